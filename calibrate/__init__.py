@@ -1,0 +1,1 @@
+"""From evidence to a calibrated model, a recommendation and its check."""

@@ -1,0 +1,252 @@
+"""Evidence: the samples of a profile as arrays, drift divided out, sorted by what they were taken of."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..profiler.records import Candidate, MatchTrace, Measurement, Profile, Prompt, PromptRun, RoundSample, Setting
+
+LEAST_FORCED_ROUNDS = 2
+LEAST_REAL_ROUNDS = 5
+"""Fewer rounds at one length do not make a round time."""
+
+
+@dataclass(frozen=True)
+class Drift:
+    """The sentinel over the profile: `ratio` (n,) to its median at times `at` (n,), rising."""
+
+    at: np.ndarray
+    ratio: np.ndarray
+    reference_seconds: float | None
+
+    def beside(self, sentinel_seconds: float | None) -> float:
+        """Slowness at a sample with its own sentinel step; 1 where it has none."""
+        if sentinel_seconds is None or not self.reference_seconds:
+            return 1.0
+        return sentinel_seconds / self.reference_seconds
+
+    def during(self, start: float, end: float, margin: float = 10.0, least: int = 3) -> float:
+        """Median slowness from `start` to `end`; 1 where fewer than `least` sentinel steps were taken about then."""
+        near = self.ratio[(self.at >= start - margin) & (self.at <= end + margin)]
+        return float(np.median(near)) if near.size >= least else 1.0
+
+
+@dataclass(frozen=True, order=True)
+class Shape:
+    """What a step time belongs to."""
+
+    model: str
+    role: str
+    kind: str
+    width: int
+    context: int
+
+
+@dataclass(frozen=True, order=True)
+class Pair:
+    """A target with a drafter: what rounds, overhead and acceptance belong to."""
+
+    target: str
+    drafter: str
+    draft: str
+    ngram_size: int = 0
+
+    @staticmethod
+    def of(owner: Candidate | Setting | MatchTrace) -> "Pair":
+        return Pair(owner.target, owner.drafter, owner.draft, owner.ngram_size)
+
+
+@dataclass(frozen=True)
+class StepObservation:
+    """Normalised seconds (n,) of one shape; one entry a sample, itself a median where it holds several steps."""
+
+    shape: Shape
+    seconds: np.ndarray
+
+
+@dataclass(frozen=True)
+class RoundObservation:
+    """Normalised seconds (n,) of rounds that really drafted `drafted` tokens; one entry a sample or reply."""
+
+    drafted: int
+    context: float
+    seconds: np.ndarray
+    rounds: int
+    forced: bool
+
+
+@dataclass(frozen=True)
+class RoundCounts:
+    """Real rounds of one reply: what was drafted and accepted, in order."""
+
+    prompt: Prompt
+    prompt_tokens: int
+    reply_tokens: int
+    drafted: tuple[int, ...]
+    accepted: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Rounds:
+    """Consecutive rounds of one sample or reply, normalised; contexts in cached tokens."""
+
+    seconds: np.ndarray
+    drafted: np.ndarray
+    accepted: np.ndarray
+    context: np.ndarray
+    forced: bool
+
+
+def drift_of(profile: Profile) -> Drift:
+    """The sentinel series: the sentinel step beside each sample, and steps recorded in the role "sentinel"."""
+    beside = [(s.at_seconds, s.sentinel_seconds) for s in (*_steps(profile), *_round_samples(profile))]
+    own = [(s.at_seconds, float(np.median(s.seconds))) for s in _steps(profile) if s.role == "sentinel" and s.seconds]
+    series = sorted((at, seconds) for at, seconds in beside + own if seconds is not None)
+    if not series:
+        return Drift(np.zeros(0), np.zeros(0), None)
+    at, seconds = np.array(series).T
+    reference = float(np.median(seconds))
+    return Drift(at, seconds / reference, reference)
+
+
+def step_observations(profile: Profile, drift: Drift) -> tuple[StepObservation, ...]:
+    """Warm steps by shape (cold ones only where there are no others), in the order of their shapes."""
+    warm, cold = defaultdict(list), defaultdict(list)
+    for sample in _steps(profile):
+        if sample.role == "sentinel" or not sample.seconds or sample.streams != 1:
+            continue
+        width = 1 if sample.kind == "decode" else sample.width
+        shape = Shape(sample.model, sample.role, sample.kind, width, sample.context)
+        seconds = float(np.median(sample.seconds)) / drift.beside(sample.sentinel_seconds)
+        (cold if sample.cold else warm)[shape].append(seconds)
+    chosen = {**cold, **warm}
+    return tuple(StepObservation(shape, np.array(chosen[shape])) for shape in sorted(chosen))
+
+
+def round_observations(profile: Profile, pair: Pair, drift: Drift) -> tuple[RoundObservation, ...]:
+    """Round times of `pair` by drafted tokens. Lengths that were forced are taken from forced rounds alone.
+
+    The first round of a sample or reply is left out (it is cold), and rounds that drafted nothing.
+    """
+    groups: dict[tuple[int, bool], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+    for rounds in _rounds_of(profile, pair, drift):
+        for drafted in np.unique(rounds.drafted[rounds.drafted > 0]):
+            same = rounds.drafted == drafted
+            groups[int(drafted), rounds.forced].append((rounds.seconds[same], rounds.context[same]))
+    found = [_observation(drafted, forced, parts) for (drafted, forced), parts in groups.items()]
+    forced_lengths = {o.drafted for o in found if o.forced and o.rounds >= LEAST_FORCED_ROUNDS}
+    kept = [
+        o
+        for o in found
+        if (o.forced and o.drafted in forced_lengths)
+        or (not o.forced and o.drafted not in forced_lengths and o.rounds >= LEAST_REAL_ROUNDS)
+    ]
+    if not kept and found:
+        kept = [max(found, key=lambda o: o.rounds)]
+    return tuple(sorted(kept, key=lambda o: o.drafted))
+
+
+def measured_lengths(profile: Profile) -> frozenset[tuple[Pair, int]]:
+    """(pair, draft tokens asked for) of which a round time, real or forced, was taken."""
+    samples = [s.setting for s in _round_samples(profile) if s.seconds]
+    traces = [t.setting for m in profile.measurements for t in m.traces if any(p.seconds for p in t.prompts)]
+    return frozenset((Pair.of(setting), setting.draft_tokens) for setting in (*samples, *traces))
+
+
+def matches_of(profile: Profile, pair: Pair) -> dict[str, MatchTrace]:
+    """Match traces of `pair` by prompt id; the last one taken of a prompt counts."""
+    return {t.prompt.id: t for m in profile.measurements for t in m.matches if Pair.of(t) == pair}
+
+
+def round_counts(profile: Profile, pair: Pair, draft_tokens: int | None = None) -> tuple[RoundCounts, ...]:
+    """Real rounds of `pair` by reply, at one asked draft length or at all."""
+    return tuple(
+        RoundCounts(p.prompt, p.prompt_tokens, p.reply_tokens, p.drafted, p.accepted)
+        for m in profile.measurements
+        for t in m.traces
+        if Pair.of(t.setting) == pair and draft_tokens in (None, t.setting.draft_tokens)
+        for p in t.prompts
+        if p.drafted
+    )
+
+
+def plain_replies(profile: Profile, target: str, workload: str | None = None) -> tuple[PromptRun, ...]:
+    """End-to-end replies of plain decoding of `target`."""
+    return tuple(
+        reply
+        for m in profile.measurements
+        for run in m.runs
+        if run.setting.target == target and run.setting.draft_tokens == 0
+        for reply in run.replies
+        if workload in (None, reply.prompt.workload) and reply.decode_seconds > 0
+    )
+
+
+def prompt_lengths(profile: Profile) -> dict[str, int]:
+    """Prompt tokens by prompt id, as engines counted them."""
+    runs = [(r.prompt.id, r.prompt_tokens) for m in profile.measurements for run in m.runs for r in run.replies]
+    traces = [(p.prompt.id, p.prompt_tokens) for m in profile.measurements for t in m.traces for p in t.prompts]
+    matches = [(t.prompt.id, t.prompt_tokens) for m in profile.measurements for t in m.matches]
+    return dict(matches + traces + runs)
+
+
+def _steps(profile: Profile):
+    return [step for measurement in profile.measurements for step in measurement.steps]
+
+
+def _round_samples(profile: Profile) -> list[RoundSample]:
+    return [sample for measurement in profile.measurements for sample in measurement.rounds]
+
+
+def _rounds_of(profile: Profile, pair: Pair, drift: Drift) -> Iterator[_Rounds]:
+    for measurement in profile.measurements:
+        for sample in measurement.rounds:
+            if Pair.of(sample.setting) == pair and not sample.cold:
+                yield from _after_first(_sample_rounds(sample, drift))
+        yield from _trace_rounds(measurement, pair, drift)
+
+
+def _sample_rounds(sample: RoundSample, drift: Drift) -> _Rounds:
+    accepted = np.array(sample.accepted, int)
+    seconds = np.array(sample.seconds) / drift.beside(sample.sentinel_seconds)
+    context = sample.context + np.concatenate([[0], np.cumsum(accepted + 1)])[: accepted.size]
+    drafted = np.array(sample.drafted, int)
+    return _Rounds(seconds, _timed(sample.setting, drafted), accepted, context, sample.forced_rates is not None)
+
+
+def _trace_rounds(measurement: Measurement, pair: Pair, drift: Drift) -> Iterator[_Rounds]:
+    start = measurement.started_at_seconds
+    slowness = drift.during(start, start + measurement.wall_seconds)
+    for trace in measurement.traces:
+        for reply in trace.prompts if Pair.of(trace.setting) == pair else ():
+            accepted = np.array(reply.accepted, int)
+            context = reply.prompt_tokens + np.concatenate([[0], np.cumsum(accepted + 1)])[: accepted.size]
+            seconds = np.array(reply.seconds) / slowness
+            kept = _timed(trace.setting, np.array(reply.drafted, int))
+            yield from _after_first(_Rounds(seconds, kept, accepted, context, False))
+
+
+def _timed(setting: Setting, drafted: np.ndarray) -> np.ndarray:
+    """`drafted`, 0 for rounds that do not count as timing of their length: drafts cut short at the end of a reply.
+
+    An n-gram drafter and a confidence limit propose less on their own: there every length counts.
+    """
+    varies = setting.drafter == "ngram" or setting.p_min > 0
+    return drafted if varies else np.where(drafted == setting.draft_tokens, drafted, 0)
+
+
+def _after_first(rounds: _Rounds) -> Iterator[_Rounds]:
+    """The rounds without the first (cold); a single round is kept."""
+    rest = slice(1 if rounds.seconds.size > 1 else 0, None)
+    if rounds.seconds.size:
+        parts = (rounds.seconds, rounds.drafted, rounds.accepted, rounds.context)
+        yield _Rounds(*(part[rest] for part in parts), forced=rounds.forced)
+
+
+def _observation(drafted: int, forced: bool, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> RoundObservation:
+    parts = list(parts)
+    medians = np.array([np.median(seconds) for seconds, _ in parts])
+    contexts = np.concatenate([context for _, context in parts])
+    return RoundObservation(drafted, float(contexts.mean()), medians, contexts.size, forced)

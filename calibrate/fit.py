@@ -1,0 +1,447 @@
+"""From a profile to a calibrated model that forecasts every setting of its candidates, run or not.
+
+    profile -> step tables + round costs (rounds.py) + round laws (replies.py) -> Calibrated -> forecasts
+
+Draws of acceptance (bootstrap over prompts) and cost (over samples) go through the forecast together. An interval holds
+what a validation session would measure: the session's own noise is in it, but not in comparisons between settings.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ..model.cost import NO_OVERHEAD, RECIPES, BeyondTable, RoundCost, RoundOfParts, StepTable
+from ..model.forecast import WorkloadForecast, break_even_accepted, forecast_workload, perfect_acceptance
+from ..profiler.records import Candidate, Profile, Setting
+from . import evidence, replies, rounds
+from .evidence import Drift, Pair
+from .intervals import generator, log_noise, percentile_interval, prompt_weights, replicated_median
+from .records import (
+    Acceptance,
+    Calibration,
+    CostPoint,
+    Interval,
+    Overhead,
+    RoundBreakdown,
+    RoundTerm,
+    SettingForecast,
+)
+from .replies import WorkloadReplies
+from .rounds import NotCalibrated, PairRounds, ShapeSeconds, StepTables
+
+__all__ = ["Bandwidth", "Calibrated", "NotCalibrated", "calibrate", "ceiling_at_perfect_acceptance", "plain_step_speed"]
+
+BORROWED_ACCEPTANCE_LOG_SD = 0.05
+"""Doubt of acceptance that was measured on another quantization of the target."""
+BEYOND_TABLE_LOG_SD = 0.10
+"""Doubt of a cost that is extrapolated."""
+DOUBTFUL_SHARE = 0.1
+"""A forecast with more than this share of such cost is a prior."""
+
+
+@dataclass(frozen=True)
+class Bandwidth:
+    """Memory bandwidth (1 + replicates,) in bytes per second, by the operation that was measured."""
+
+    bytes_per_second: np.ndarray
+    operation: str
+    provenance: str
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """A profile's calibrated model. Arrays have a leading axis of 1 + replicates; entry 0 is the point estimate."""
+
+    profile: Profile
+    seed: int
+    replicates: int
+    level: float
+    resample_prompts: bool
+    drift: Drift
+    shapes: tuple[ShapeSeconds, ...]
+    tables: StepTables
+    pairs: tuple[PairRounds, ...]
+    session_log_sd: float
+    bandwidth: Bandwidth | None
+    measured_lengths: frozenset[tuple[Pair, int]]
+    _forecasts: dict[tuple[Setting, str], WorkloadForecast] = field(default_factory=dict, repr=False, compare=False)
+    _laws: dict[tuple[Setting, str], WorkloadReplies] = field(default_factory=dict, repr=False, compare=False)
+    _factors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
+
+    def workloads(self) -> tuple[str, ...]:
+        """Workloads of the profile."""
+        return replies.workloads(self.profile)
+
+    def speeds(self, setting: Setting, workload: str) -> np.ndarray:
+        """Tokens/s (1 + replicates,) without the noise of a session: for comparing settings. Raises NotCalibrated."""
+        return self._forecast(setting, workload).tokens_per_second
+
+    def rounds_seen(self, setting: Setting, workload: str) -> float:
+        """Rounds that a pass over the workload makes: what its acceptance rests on."""
+        return self._forecast(setting, workload).rounds
+
+    def mean_context(self, setting: Setting, workload: str) -> float:
+        """Mean cached tokens of its rounds."""
+        return self._forecast(setting, workload).mean_context
+
+    def survival(self, setting: Setting, workload: str) -> np.ndarray:
+        """S_1..S_g over rounds in which something was drafted. Raises NotCalibrated."""
+        return replies.known_survival(self._replies(setting, workload), setting.draft_tokens)
+
+    def forecast(self, setting: Setting, workload: str) -> SettingForecast:
+        """Speed, its interval and what it is made of. Raises NotCalibrated where the evidence does not allow one."""
+        found, plain = self._forecast(setting, workload), self._forecast(_plain_of(setting), workload)
+        context, factor = plain.mean_context, self._reply_factor(setting.target, workload)[0]
+        session = log_noise(generator(self.seed, "session", setting, workload), self.replicates, self.session_log_sd)
+        speed, baseline = found.tokens_per_second, plain.tokens_per_second
+        ceiling = perfect_acceptance(self._cost(setting), setting.draft_tokens, context)
+        return SettingForecast(
+            setting=setting,
+            workload=workload,
+            tokens_per_second=percentile_interval(speed * session, self.level),
+            speed_up=float(speed[0] / baseline[0]),
+            baseline_tokens_per_second=float(baseline[0]),
+            tokens_per_round=found.tokens_per_round,
+            accepted_per_round=found.accepted_per_round,
+            drafted_per_round=found.drafted_per_round,
+            round_seconds=found.round_seconds,
+            ceiling_tokens_per_second=float(ceiling.flat[0] / factor),
+            break_even_accepted=break_even_accepted(found.round_seconds, plain.round_seconds),
+            round_time_source=self.round_time_source(setting),
+            in_profile=self.in_profile(setting),
+            provenance=self._provenance(setting, workload, found),
+        )
+
+    def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
+        """A round at the profile's reference speed, term by term.
+
+        At a measured length `modelled_seconds` is recipe + overhead alone and the term "unexplained" the signed rest; at
+        others it is the forecast's round and the term holds what it interpolates between measured lengths.
+        """
+        found = self._pair(setting)
+        at, here = np.array([drafted]), np.array([float(context)])
+        terms = found.cost.terms(at, here)
+        total, forecast = terms.total()[0, 0], found.cost.lookup(at, here).seconds[0, 0]
+        measured, place = None, found.observed(drafted)
+        if place is not None:
+            then = found.cost.terms(at, np.array([found.observations[place].context])).total()[0, 0]
+            measured = float(found.measured[0, place] * total / then)
+        named = [RoundTerm(name=n, seconds=float(s[0, 0])) for n, s in zip(terms.names, terms.seconds)]
+        rest = float((forecast if measured is None else measured) - total)
+        modelled = float(forecast if measured is None else total)
+        return RoundBreakdown(
+            target=setting.target,
+            drafter=setting.drafter,
+            draft=setting.draft,
+            draft_tokens=drafted,
+            context=round(context),
+            source="measured" if measured is not None else "interpolated" if found.observations else "prior",
+            terms=(*named, RoundTerm(name="unexplained", seconds=rest)),
+            modelled_seconds=modelled,
+            measured_seconds=measured,
+            unexplained=None if measured is None else measured / modelled - 1,
+            used_for_fit=drafted in found.fitted_lengths,
+        )
+
+    def in_profile(self, setting: Setting) -> bool:
+        """A round time of this target, drafter and draft length was measured; plain decoding always was."""
+        return setting.draft_tokens == 0 or (Pair.of(setting), setting.draft_tokens) in self.measured_lengths
+
+    def round_time_source(self, setting: Setting) -> str:
+        """measured, interpolated or prior."""
+        if setting.draft_tokens == 0:
+            return "measured"
+        pair = self._pair(setting)
+        if self.in_profile(setting) and pair.observed(setting.draft_tokens) is not None:
+            return "measured"
+        return "interpolated" if pair.observations else "prior"
+
+    def record(self, profile_sha256: str, created: str, tool_version: str) -> Calibration:
+        """The calibration as a document."""
+        drift = self.drift.ratio
+        return Calibration(
+            created=created,
+            tool_version=tool_version,
+            profile_sha256=profile_sha256,
+            level=self.level,
+            seed=self.seed,
+            replicates=self.replicates,
+            reference_sentinel_seconds=self.drift.reference_seconds,
+            drift_low=float(drift.min()) if drift.size else None,
+            drift_high=float(drift.max()) if drift.size else None,
+            bandwidth_bytes_per_second=self._interval(self.bandwidth.bytes_per_second) if self.bandwidth else None,
+            bandwidth_operation=self.bandwidth.operation if self.bandwidth else "",
+            bandwidth_provenance=self.bandwidth.provenance if self.bandwidth else "",
+            costs=tuple(self._cost_point(item) for item in self.shapes),
+            overheads=tuple(self._overhead(pair) for pair in self.pairs if pair.fitted_lengths),
+            acceptance=tuple(self._acceptances()),
+            rounds=tuple(self._breakdowns()),
+            notes=tuple(self._notes()),
+        )
+
+    def _interval(self, replicated: np.ndarray) -> Interval:
+        return percentile_interval(replicated, self.level)
+
+    def _forecast(self, setting: Setting, workload: str) -> WorkloadForecast:
+        if (setting, workload) not in self._forecasts:
+            self._forecasts[setting, workload] = self._computed(setting, workload)
+        return self._forecasts[setting, workload]
+
+    def _computed(self, setting: Setting, workload: str) -> WorkloadForecast:
+        found = self._replies(setting, workload)
+        weights = self._weights(workload, found.places)
+        factor = self._reply_factor(setting.target, workload)
+        result = forecast_workload(self._cost(setting), found.replies, weights, factor)
+        doubt = np.hypot(
+            BEYOND_TABLE_LOG_SD * result.doubtful_share, BORROWED_ACCEPTANCE_LOG_SD if found.borrowed_from else 0.0
+        )
+        noise = log_noise(generator(self.seed, "doubt", setting, workload), self.replicates, doubt)
+        return replace(result, tokens_per_second=result.tokens_per_second * noise)
+
+    def _replies(self, setting: Setting, workload: str) -> WorkloadReplies:
+        if (setting, workload) not in self._laws:
+            self._laws[setting, workload] = replies.workload_replies(self.profile, setting, workload)
+        return self._laws[setting, workload]
+
+    def _weights(self, workload: str, places: tuple[int, ...]) -> np.ndarray:
+        """Prompt counts (1 + replicates, P), shared by all settings of a workload."""
+        prompts = len(replies.workload_prompts(self.profile, workload))
+        weights = np.ones((1 + self.replicates, prompts))
+        if self.resample_prompts:
+            weights = prompt_weights(prompts, generator(self.seed, "prompts", workload), self.replicates)
+        chosen = weights[:, list(places)]
+        return np.where(chosen.sum(axis=1, keepdims=True) > 0, chosen, 1.0)
+
+    def _reply_factor(self, target: str, workload: str) -> np.ndarray:
+        """Plain runs over plain steps (1 + replicates,): of this workload, of this target, of any target, or 1."""
+        if (target, workload) not in self._factors:
+            self._factors[target, workload] = self._computed_factor(target, workload)
+        return self._factors[target, workload]
+
+    def _computed_factor(self, target: str, workload: str) -> np.ndarray:
+        table = self._table(target)
+        for source in (workload, None):
+            ratios = replies.run_over_step(self.profile, target, source, table)
+            if ratios.size:
+                rng = generator(self.seed, "runs", target, source)
+                return replicated_median(ratios, rng, self.replicates, self.session_log_sd)
+        others = [self._any_ratio(c.target) for c in self.profile.candidates if c.target != target]
+        known = [ratio for ratio in others if ratio is not None]
+        return np.full(1 + self.replicates, np.median(known) if known else 1.0)
+
+    def _any_ratio(self, target: str) -> float | None:
+        table = self.tables.of(target, "target")
+        ratios = replies.run_over_step(self.profile, target, None, table) if table is not None else np.zeros(0)
+        return float(np.median(ratios)) if ratios.size else None
+
+    def _table(self, target: str) -> StepTable:
+        table = self.tables.of(target, "target")
+        if table is None:
+            raise NotCalibrated(f"{target}: no step times and no plain runs: profile its plain decoding")
+        return table
+
+    def _pair(self, setting: Setting) -> PairRounds:
+        wanted = Pair.of(setting)
+        for pair in self.pairs:
+            if pair.pair == wanted:
+                return pair
+        name = f"{wanted.target} x {wanted.draft or wanted.drafter}"
+        raise NotCalibrated(f"{name}: its rounds cannot be modelled from this profile: profile its rounds")
+
+    def _cost(self, setting: Setting) -> RoundCost:
+        if setting.draft_tokens:
+            return self._pair(setting).cost
+        return RoundOfParts(("verification",), self._table(setting.target), None, NO_OVERHEAD, np.ones(1))
+
+    def _provenance(self, setting: Setting, workload: str, found: WorkloadForecast) -> str:
+        if setting.draft_tokens == 0:
+            return "measured" if evidence.plain_replies(self.profile, setting.target, workload) else "calibrated"
+        borrowed = self._replies(setting, workload).borrowed_from
+        doubtful = found.doubtful_share > DOUBTFUL_SHARE
+        return "prior" if borrowed or doubtful or self.round_time_source(setting) == "prior" else "calibrated"
+
+    def _cost_point(self, item: ShapeSeconds) -> CostPoint:
+        shape = item.shape
+        return CostPoint(
+            model=shape.model,
+            role=shape.role,
+            kind=shape.kind,
+            width=shape.width,
+            context=shape.context,
+            seconds=self._interval(item.seconds),
+            samples=item.samples,
+        )
+
+    def _overhead(self, pair: PairRounds) -> Overhead:
+        return Overhead(
+            target=pair.pair.target,
+            drafter=pair.pair.drafter,
+            draft=pair.pair.draft,
+            constant_seconds=self._interval(pair.overhead.constant),
+            per_token_seconds=self._interval(pair.overhead.per_token),
+            fitted_lengths=pair.fitted_lengths,
+        )
+
+    def _acceptances(self):
+        for candidate in self.profile.candidates:
+            longest = candidate.setting(max(candidate.draft_tokens, default=0))
+            for workload in self.workloads() if longest.draft_tokens else ():
+                try:
+                    yield self._acceptance(longest, workload)
+                except NotCalibrated:
+                    continue
+
+    def _acceptance(self, setting: Setting, workload: str) -> Acceptance:
+        found = self._replies(setting, workload)
+        rounds_of = [reply.law for reply in found.replies]
+        total = sum(law.rounds for law in rounds_of)
+        return Acceptance(
+            target=setting.target,
+            drafter=setting.drafter,
+            draft=setting.draft,
+            workload=workload,
+            survival=tuple(float(s) for s in replies.known_survival(found, setting.draft_tokens)),
+            offer_rate=sum(law.offer_rate * law.rounds for law in rounds_of) / max(total, 1e-12),
+            prompts=len(found.replies),
+            positions=round(sum(law.tokens for law in rounds_of)),
+            source=f"prior: {found.source} of {found.borrowed_from}" if found.borrowed_from else found.source,
+        )
+
+    def _breakdowns(self):
+        for candidate in self.profile.candidates:
+            for length in sorted(set(candidate.draft_tokens) - {0}):
+                setting = candidate.setting(length)
+                pair = next((p for p in self.pairs if p.pair == Pair.of(setting)), None)
+                if pair is not None:
+                    contexts = [o.context for o in pair.observations] or list(pair.cost.target.contexts[:1])
+                    yield self.modelled_round(setting, length, float(np.mean(contexts)))
+
+    def _notes(self):
+        for target in dict.fromkeys(c.target for c in self.profile.candidates):
+            table = self.tables.of(target, "target")
+            if table is not None:
+                yield f"{target}: kernel segments of a pass end after widths {', '.join(map(str, table.switches))}"
+                for workload in self.workloads():
+                    factor = self._reply_factor(target, workload)[0]
+                    yield f"{target} on {workload}: round seconds x {factor:.4f}, from plain runs over plain steps"
+        for pair in self.pairs:
+            name = f"{pair.pair.target} x {pair.pair.draft or pair.pair.drafter}"
+            if pair.composite:
+                yield f"{name}: composite recipe, rounds measured whole"
+            elif not pair.observations:
+                lender = f"of {pair.borrowed_from.target}" if pair.borrowed_from else "taken as 0"
+                yield f"{name}: no rounds measured; overhead {lender} (prior)"
+        yield f"session noise of a median speed: {self.session_log_sd:.4f} (fraction)"
+
+
+def calibrate(
+    profile: Profile, *, seed: int = 1, replicates: int = 400, level: float = 0.95, resample_prompts: bool = True
+) -> Calibrated:
+    """The calibrated model of `profile`; the same profile and seed give the same model.
+
+    `resample_prompts` draws prompts with replacement: bounds then hold for other prompts of the workload too. Without it
+    they hold for the profile's own list.
+    """
+    drift = evidence.drift_of(profile)
+    shapes = rounds.replicate_shapes(evidence.step_observations(profile, drift), seed, replicates)
+    tables = _with_run_tables(profile, rounds.step_tables(shapes), replicates)
+    return Calibrated(
+        profile=profile,
+        seed=seed,
+        replicates=replicates,
+        level=level,
+        resample_prompts=resample_prompts,
+        drift=drift,
+        shapes=shapes,
+        tables=tables,
+        pairs=_fit_pairs(profile, drift, tables, seed, replicates),
+        session_log_sd=replies.session_log_sd(profile),
+        bandwidth=_bandwidth(profile, seed, replicates),
+        measured_lengths=evidence.measured_lengths(profile),
+    )
+
+
+def ceiling_at_perfect_acceptance(profile: Profile, candidate: Candidate) -> float:
+    """Tokens/s that no draft length of `candidate` can exceed, from step times alone: max over g of (g + 1) / T(g).
+
+    T without overhead at the shortest context; lengths beyond the table are left out. Raises NotCalibrated, and
+    BeyondTable where no length is inside it.
+    """
+    drift = evidence.drift_of(profile)
+    tables = rounds.step_tables(rounds.replicate_shapes(evidence.step_observations(profile, drift), 1, 0))
+    pair = Pair.of(candidate)
+    cost = rounds.fit_pair(pair, (), tables, max(candidate.draft_tokens), 1, 0).cost
+    context = float(cost.target.contexts[0])
+    lengths = [g for g in candidate.draft_tokens if g > 0]
+    inside = [g for g in lengths if not cost.lookup(np.array([g]), np.array([context])).doubtful.any()]
+    if not inside:
+        found = cost.lookup(np.array(lengths[:1]), np.array([context]))
+        raise BeyondTable(perfect_acceptance(cost, lengths[0], context), found.remedy)
+    return max(float(perfect_acceptance(cost, g, context).flat[0]) for g in inside)
+
+
+def plain_step_speed(profile: Profile, target: str) -> float:
+    """Tokens/s of plain decoding by step times alone, at the shortest context. Raises NotCalibrated."""
+    drift = evidence.drift_of(profile)
+    tables = rounds.step_tables(rounds.replicate_shapes(evidence.step_observations(profile, drift), 1, 0))
+    table = tables.of(target, "target")
+    if table is None or 1 not in table.widths:
+        raise NotCalibrated(f"{target}: no decode steps: profile them")
+    return 1 / float(table.at(1, table.contexts[0]).flat[0])
+
+
+def _plain_of(setting: Setting) -> Setting:
+    return Setting(
+        target=setting.target,
+        target_quant=setting.target_quant,
+        kv_type_k=setting.kv_type_k,
+        kv_type_v=setting.kv_type_v,
+        context=setting.context,
+        streams=setting.streams,
+    )
+
+
+def _with_run_tables(profile: Profile, tables: StepTables, replicates: int) -> StepTables:
+    """Targets without decode steps get one of the mean step of their plain runs."""
+    found = dict(tables.tables)
+    for target in dict.fromkeys(c.target for c in profile.candidates):
+        known, runs = tables.of(target, "target"), evidence.plain_replies(profile, target)
+        if known is None and runs:
+            steps = [reply.decode_seconds / (reply.reply_tokens - 1) for reply in runs if reply.reply_tokens > 1]
+            contexts = [reply.prompt_tokens + reply.reply_tokens / 2 for reply in runs]
+            seconds = np.full((1 + replicates, 1, 1), np.median(steps))
+            found[target, "target"] = StepTable(np.array([1]), np.array([np.mean(contexts)]), seconds)
+    return StepTables(found)
+
+
+def _fit_pairs(
+    profile: Profile, drift: Drift, tables: StepTables, seed: int, replicates: int
+) -> tuple[PairRounds, ...]:
+    """Every drafting pair that can be modelled; those with rounds first, since they lend their overhead."""
+    longest: dict[Pair, int] = defaultdict(int)
+    for candidate in profile.candidates:
+        if candidate.drafter in RECIPES and max(candidate.draft_tokens, default=0) > 0:
+            longest[Pair.of(candidate)] = max(longest[Pair.of(candidate)], *candidate.draft_tokens)
+    seen = {pair: evidence.round_observations(profile, pair, drift) for pair in longest}
+    fitted: list[PairRounds] = []
+    for pair in sorted(longest, key=lambda p: not seen[p]):
+        lender = next((f for f in fitted if f.pair.drafter == pair.drafter and f.observations), None)
+        try:
+            fitted.append(rounds.fit_pair(pair, seen[pair], tables, longest[pair], seed, replicates, lender))
+        except NotCalibrated:
+            continue
+    return tuple(fitted)
+
+
+def _bandwidth(profile: Profile, seed: int, replicates: int) -> Bandwidth | None:
+    """The best source: read, then copy, then the driver's specification; the fastest median where there are several."""
+    samples = [s for m in profile.measurements for s in m.bandwidth if s.bytes_per_second]
+    for operation in ("read", "copy", "spec"):
+        of_kind = [s for s in samples if s.operation == operation]
+        if of_kind:
+            best = max(of_kind, key=lambda s: float(np.median(s.bytes_per_second)))
+            values = np.array(best.bytes_per_second)
+            drawn = replicated_median(values, generator(seed, "bandwidth"), replicates, 0.01)
+            return Bandwidth(drawn, operation, best.provenance)
+    return None

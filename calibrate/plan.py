@@ -1,0 +1,333 @@
+"""What to measure next: a pure function of the evidence so far, so that an interrupted profile can go on.
+
+Three stages, each decided by the numbers of the one before it:
+1. memory bandwidth and the pass times of every model file;
+2. plain runs of every target; targets whose plain step is clearly slower get fewer repeats;
+3. for each drafter that can still win, its round overhead and its acceptance. A candidate whose speed at perfect
+   acceptance stays below the best plain speed is dropped, with the numbers as the reason.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from ..profiler.records import Candidate, ModelFile, Profile, Request, Run, Setting
+
+WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
+"""Both sides of the kernel switches after 8 and 16."""
+CONTEXTS = (128, 448)
+STEP_REPEATS = 5
+PLAIN_REPEATS = 5
+SLOW_TARGET_REPEATS = 3
+SLOW_TARGET = 1.25
+"""A plain step this many times the fastest target's: a target that will not be the baseline."""
+ROUND_LENGTHS = (1, 4, 8)
+"""Draft lengths at which the overhead of a round is fitted: no more than three."""
+ROUND_REPEATS = 3
+"""Each repeat is a dozen rounds at each context."""
+MODEL_TRACE_LENGTH = 4
+NGRAM_TRACE_LENGTHS = (4, 8)
+
+ASSUMED_BYTES_PER_SECOND = 15e9
+"""Only for the time left, before the bandwidth is measured."""
+ASSUMED_COST_PER_TOKEN = 0.3
+"""Of a plain step, for each further token of a pass: only for the time left."""
+ASSUMED_START_SECONDS = 3.0
+BANDWIDTH_SECONDS = 5.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The next requests (none: the profile is complete) and the candidates dropped so far, each with its reason."""
+
+    requests: tuple[Request, ...]
+    dropped: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Screening:
+    """Which candidates are worth measuring: kept, and dropped ones by name with the reason."""
+
+    kept: tuple[Candidate, ...]
+    dropped: dict[str, str]
+
+
+def next_requests(profile: Profile) -> Plan:
+    """The requests of the first stage that is not done. Deterministic: equal evidence gives equal requests."""
+    done = {measurement.digest for measurement in profile.measurements}
+    for stage in (step_requests, plain_requests):
+        waiting = _not_done(stage(profile), done)
+        if waiting:
+            return Plan(waiting, {})
+    screening = screen(profile)
+    return Plan(_not_done(drafter_requests(profile, screening.kept), done), screening.dropped)
+
+
+def candidate_name(candidate: Candidate) -> str:
+    """ "target x drafter", the key of Profile.dropped."""
+    return f"{candidate.target} x {candidate.draft or candidate.drafter}"
+
+
+def step_requests(profile: Profile) -> tuple[Request, ...]:
+    """Stage 1: bandwidth, then passes of every model file, as target where it is one."""
+    requests = [Request(action="bandwidth", repeats=STEP_REPEATS, expected_seconds=BANDWIDTH_SECONDS)]
+    for model in profile.models:
+        used = [candidate for candidate in profile.candidates if model.label in (candidate.target, candidate.draft)]
+        if used:
+            requests.append(_steps_of(profile, model, used))
+    return tuple(requests)
+
+
+def plain_requests(profile: Profile) -> tuple[Request, ...]:
+    """Stage 2: plain runs of all targets; the contenders interleaved in one block, the clearly slower in another."""
+    contenders, slow = _split_by_plain_step(profile, plain_settings(profile))
+    blocks = ((contenders, PLAIN_REPEATS), (slow, SLOW_TARGET_REPEATS))
+    return tuple(_plain_block(profile, settings, repeats) for settings, repeats in blocks if settings)
+
+
+def screen(profile: Profile) -> Screening:
+    """Drop candidates whose ceiling is below the best plain speed on every workload.
+
+    The target with the highest ceiling is measured for each drafter kind all the same, so that a forecast of that kind
+    can be checked. A candidate whose pass times are unknown has no ceiling and is kept.
+    """
+    drafters = [candidate for candidate in profile.candidates if candidate.drafter != "none"]
+    ceilings = {candidate_name(candidate): _ceiling(profile, candidate) for candidate in drafters}
+    protected = _highest_by_drafter(drafters, ceilings)
+    best = best_plain_speed(profile)
+    dropped = {
+        name: _reason(ceiling, best)
+        for name, ceiling in ceilings.items()
+        if best and ceiling is not None and ceiling < best.tokens_per_second and name not in protected
+    }
+    return Screening(tuple(one for one in drafters if candidate_name(one) not in dropped), dropped)
+
+
+def drafter_requests(profile: Profile, kept: Sequence[Candidate]) -> tuple[Request, ...]:
+    """Stage 3: rounds and acceptance of the candidates that can still win."""
+    requests: list[Request] = []
+    for candidate in kept:
+        measure = _ngram_requests if candidate.drafter == "ngram" else _model_requests
+        requests += measure(profile, candidate)
+    return tuple(requests)
+
+
+def round_requests(
+    profile: Profile, candidate: Candidate, lengths: Iterable[int], repeats: int = ROUND_REPEATS
+) -> list[Request]:
+    """Rounds at `lengths`: with nothing accepted where acceptance can be forced, real ones where it cannot."""
+    forced = "forced-acceptance" in profile.engine.capabilities
+    return [
+        Request(
+            action="rounds",
+            settings=(candidate.setting(length),),
+            contexts=contexts_of(candidate.context),
+            repeats=repeats,
+            forced_rates=(0.0,) * length if forced else None,
+            expected_seconds=_Estimate(profile).rounds(candidate, length, repeats),
+        )
+        for length in lengths
+    ]
+
+
+def plain_settings(profile: Profile) -> tuple[Setting, ...]:
+    """Plain decoding of each target, once, in the order of the candidates."""
+    settings = {candidate.target: candidate.setting(0) for candidate in reversed(profile.candidates)}
+    return tuple(reversed(settings.values()))
+
+
+def contexts_of(reserved: int) -> tuple[int, ...]:
+    """Two cached lengths that leave room for the widest pass in `reserved` tokens of context."""
+    room = reserved - max(WIDTHS) - 8
+    if CONTEXTS[-1] <= room:
+        return CONTEXTS
+    return tuple(sorted({max(8, min(CONTEXTS[0], room // 3)), max(8, room)}))
+
+
+def spread(lengths: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
+    """The allowed draft lengths nearest to the wanted ones, each once, in order."""
+    return tuple(sorted({min(lengths, key=lambda length: (abs(length - want), length)) for want in wanted}))
+
+
+@dataclass(frozen=True)
+class PlainSpeed:
+    """The best plain speed, in tokens/s, and the target that has it."""
+
+    target: str
+    tokens_per_second: float
+
+
+def best_plain_speed(profile: Profile) -> PlainSpeed | None:
+    """The fastest target's median plain speed on its slowest workload; None before stage 2."""
+    speeds = [
+        PlainSpeed(run.setting.target, min(_speeds_by_workload(run)))
+        for measurement in profile.measurements
+        for run in measurement.runs
+        if run.setting.drafter == "none" and run.replies
+    ]
+    return max(speeds, key=lambda speed: speed.tokens_per_second, default=None)
+
+
+def _speeds_by_workload(run: Run) -> list[float]:
+    workloads = {reply.prompt.workload for reply in run.replies}
+    return [median(_repeat_speeds(run, workload)) for workload in sorted(workloads)]
+
+
+def _repeat_speeds(run: Run, workload: str) -> list[float]:
+    """Speed of each repeat: tokens after each reply's first over their decode seconds."""
+    replies = [reply for reply in run.replies if reply.prompt.workload == workload]
+    passes = [[reply for reply in replies if reply.repeat == repeat] for repeat in {reply.repeat for reply in replies}]
+    return [
+        sum(reply.reply_tokens - 1 for reply in once) / sum(reply.decode_seconds for reply in once) for once in passes
+    ]
+
+
+def _not_done(requests: Iterable[Request], done: set[str]) -> tuple[Request, ...]:
+    return tuple(request for request in requests if request.digest() not in done)
+
+
+def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> Request:
+    contexts = contexts_of(min(candidate.context for candidate in used))
+    return Request(
+        action="steps",
+        model=model.label,
+        role="target" if any(candidate.target == model.label for candidate in used) else "draft",
+        widths=WIDTHS,
+        contexts=contexts,
+        repeats=STEP_REPEATS,
+        expected_seconds=_Estimate(profile).steps(model.label, contexts),
+    )
+
+
+def _split_by_plain_step(profile: Profile, settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:
+    """Contenders and clearly slower targets, by the plain step of stage 1; unknown steps contend."""
+    steps = {setting.target: plain_step_seconds(profile, setting.target) for setting in settings}
+    known = [seconds for seconds in steps.values() if seconds is not None]
+    limit = SLOW_TARGET * min(known, default=0.0)
+    slow = [setting for setting in settings if (steps[setting.target] or 0.0) > limit]
+    return [setting for setting in settings if setting not in slow], slow
+
+
+def plain_step_seconds(profile: Profile, model: str) -> float | None:
+    """Median warm plain step of a model file at the shorter context; None where it was not measured."""
+    samples = [
+        sample
+        for measurement in profile.measurements
+        for sample in measurement.steps
+        if sample.model == model and sample.kind == "decode" and sample.role != "sentinel" and not sample.cold
+    ]
+    shortest = min((sample.context for sample in samples), default=0)
+    seconds = [second for sample in samples if sample.context == shortest for second in sample.seconds]
+    return median(seconds) if seconds else None
+
+
+def _plain_block(profile: Profile, settings: Sequence[Setting], repeats: int) -> Request:
+    estimate = _Estimate(profile)
+    return Request(
+        action="runs",
+        settings=tuple(settings),
+        workloads=_workloads(profile),
+        repeats=repeats,
+        expected_seconds=sum(estimate.plain_pass(setting.target) for setting in settings) * repeats,
+    )
+
+
+def _ceiling(profile: Profile, candidate: Candidate) -> float | None:
+    """tokens/s at perfect acceptance, from pass times alone; None where they were not measured."""
+    from .fit import ceiling_at_perfect_acceptance
+
+    try:
+        return ceiling_at_perfect_acceptance(profile, candidate)
+    except ValueError:
+        return None
+
+
+def _reason(ceiling: float, best: PlainSpeed) -> str:
+    return (
+        f"at perfect acceptance at most {ceiling:.1f} tokens/s, below plain {best.target} at "
+        f"{best.tokens_per_second:.1f} tokens/s on its slowest workload"
+    )
+
+
+def _highest_by_drafter(candidates: Sequence[Candidate], ceilings: dict[str, float | None]) -> set[str]:
+    """For each drafter kind the name of the candidate with the highest ceiling."""
+    names = {}
+    for candidate in sorted(candidates, key=lambda candidate: ceilings[candidate_name(candidate)] or 0.0):
+        names[candidate.drafter] = candidate_name(candidate)
+    return set(names.values())
+
+
+def _model_requests(profile: Profile, candidate: Candidate) -> list[Request]:
+    """Overhead from rounds at three lengths, acceptance from real rounds at one of them over all prompts."""
+    lengths = spread(candidate.draft_tokens, ROUND_LENGTHS)
+    trace_length = min(lengths, key=lambda length: abs(length - MODEL_TRACE_LENGTH))
+    return [
+        *round_requests(profile, candidate, lengths),
+        _trace_of(profile, candidate, trace_length, _workloads(profile)),
+    ]
+
+
+def _ngram_requests(profile: Profile, candidate: Candidate) -> list[Request]:
+    """Acceptance by replay of the rule over plain replies; overhead from real rounds where it offers most."""
+    lengths = spread(candidate.draft_tokens, NGRAM_TRACE_LENGTHS)
+    copying = _workloads(profile, "copying") or _workloads(profile)
+    matches = Request(
+        action="matches",
+        settings=(candidate.setting(lengths[0]),),
+        workloads=_workloads(profile),
+        repeats=1,
+        expected_seconds=_Estimate(profile).plain_pass(candidate.target),
+    )
+    return [matches, *(_trace_of(profile, candidate, length, copying) for length in lengths)]
+
+
+def _trace_of(profile: Profile, candidate: Candidate, length: int, workloads: tuple[str, ...]) -> Request:
+    return Request(
+        action="trace",
+        settings=(candidate.setting(length),),
+        workloads=workloads,
+        repeats=1,
+        expected_seconds=_Estimate(profile).speculative_pass(candidate, length, workloads),
+    )
+
+
+def _workloads(profile: Profile, workload_class: str = "") -> tuple[str, ...]:
+    """Names of the workloads (of one class), in the order of the prompts."""
+    prompts = [prompt for prompt in profile.prompts if not workload_class or prompt.workload_class == workload_class]
+    return tuple(dict.fromkeys(prompt.workload for prompt in prompts))
+
+
+@dataclass(frozen=True)
+class _Estimate:
+    """Rough seconds of a request, for the time left; from measured steps where there are any."""
+
+    profile: Profile
+
+    def step(self, label: str, width: int = 1) -> float:
+        measured = plain_step_seconds(self.profile, label)
+        size = next((model.size_bytes for model in self.profile.models if model.label == label), 0)
+        plain = measured if measured is not None else size / ASSUMED_BYTES_PER_SECOND + 1e-3
+        return plain * (1 + ASSUMED_COST_PER_TOKEN * (width - 1))
+
+    def steps(self, label: str, contexts: Sequence[int]) -> float:
+        once = sum(self.step(label, width) for width in WIDTHS)
+        prefill = sum(self.step(label, context) for context in contexts)
+        return ASSUMED_START_SECONDS + len(contexts) * once * (STEP_REPEATS + 2) + prefill
+
+    def plain_pass(self, target: str, workloads: Sequence[str] = ()) -> float:
+        tokens = sum(
+            prompt.new_tokens for prompt in self.profile.prompts if not workloads or prompt.workload in workloads
+        )
+        return tokens * self.step(target)
+
+    def round(self, candidate: Candidate, length: int) -> float:
+        draft = length * self.step(candidate.draft) if candidate.drafter == "model" else 0.0
+        return draft + self.step(candidate.target, length + 1)
+
+    def rounds(self, candidate: Candidate, length: int, repeats: int) -> float:
+        per_repeat = 12 * self.round(candidate, length)
+        return ASSUMED_START_SECONDS + len(contexts_of(candidate.context)) * per_repeat * (repeats + 1)
+
+    def speculative_pass(self, candidate: Candidate, length: int, workloads: Sequence[str]) -> float:
+        rounds_per_token = self.round(candidate, length) / self.step(candidate.target) / (1 + length / 2)
+        return ASSUMED_START_SECONDS + self.plain_pass(candidate.target, workloads) * rounds_per_token

@@ -1,0 +1,280 @@
+"""The records derived from a profile: calibration, recommendation, validation.
+
+Required fields are those of docs/design.md, section 7; a reader may rely on them. All ratios are fractions.
+"""
+
+from ..profiler.records import Record, Setting
+
+
+class Interval(Record, kw_only=True):
+    """A value with its bounds at the level of the document that holds it (0.95 unless said otherwise)."""
+
+    value: float
+    low: float
+    high: float
+
+
+class CostPoint(Record, kw_only=True):
+    """A calibrated pass: seconds at the profile's reference speed (drift divided out)."""
+
+    model: str
+    role: str
+    kind: str
+    width: int
+    context: int
+    seconds: Interval
+    samples: int
+
+
+class RoundTerm(Record, kw_only=True):
+    """One bar of a round: draft, verification, draft re-decode, overhead, unexplained."""
+
+    name: str
+    seconds: float
+
+
+class RoundBreakdown(Record, kw_only=True):
+    """Where a round of `draft_tokens` goes, at `context`. unexplained = measured / modelled - 1 where measured."""
+
+    target: str
+    drafter: str
+    draft: str
+    draft_tokens: int
+    context: int
+    source: str
+    """measured, interpolated or prior: where the round time came from."""
+    terms: tuple[RoundTerm, ...]
+    modelled_seconds: float
+    measured_seconds: float | None = None
+    unexplained: float | None = None
+    used_for_fit: bool = False
+
+
+class Overhead(Record, kw_only=True):
+    """constant + per_token x drafted, fitted per target and drafter on rounds at no more than three lengths."""
+
+    target: str
+    drafter: str
+    draft: str
+    constant_seconds: Interval
+    per_token_seconds: Interval
+    fitted_lengths: tuple[int, ...]
+
+
+class Acceptance(Record, kw_only=True):
+    """What was found about acceptance of one target, drafter and workload."""
+
+    target: str
+    drafter: str
+    draft: str
+    workload: str
+    survival: tuple[float, ...]
+    """S_1, S_2, ...: P(first j drafted tokens are all accepted), over rounds in which something was drafted."""
+    offer_rate: float
+    prompts: int
+    positions: int
+    source: str
+
+
+class Calibration(Record, kw_only=True):
+    """A calibrated model, derived from one profile; the same profile and seed give the same calibration."""
+
+    kind: str = "specgauge-calibration"
+    schema_version: int = 1
+    created: str
+    tool_version: str
+    profile_sha256: str
+    level: float = 0.95
+    seed: int = 1
+    replicates: int
+    reference_sentinel_seconds: float | None = None
+    drift_low: float | None = None
+    """Slowest and fastest sentinel of the profile, over the reference."""
+    drift_high: float | None = None
+    bandwidth_bytes_per_second: Interval | None = None
+    bandwidth_operation: str = ""
+    bandwidth_provenance: str = ""
+    costs: tuple[CostPoint, ...]
+    overheads: tuple[Overhead, ...]
+    acceptance: tuple[Acceptance, ...]
+    rounds: tuple[RoundBreakdown, ...]
+    notes: tuple[str, ...] = ()
+
+
+class TargetRef(Record, kw_only=True):
+    """The target of a chosen setting."""
+
+    path: str
+    quant: str
+    sha256: str
+
+
+class Chosen(Record, kw_only=True):
+    """A chosen setting; no speculation: drafter none, draft_tokens 0."""
+
+    target: TargetRef
+    drafter: str
+    draft: str
+    draft_quant: str
+    draft_tokens: int
+    p_min: float = 0.0
+    ngram_size: int = 0
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    context: int = 0
+    streams: int = 1
+
+
+class SettingForecast(Record, kw_only=True):
+    """A forecast of one setting on one workload. Speeds in tokens/s; the level is the document's."""
+
+    setting: Setting
+    workload: str
+    tokens_per_second: Interval
+    speed_up: float
+    """Over plain decoding of the same target, forecast."""
+    baseline_tokens_per_second: float
+    """Plain decoding of the same target, forecast."""
+    tokens_per_round: float
+    accepted_per_round: float
+    drafted_per_round: float
+    round_seconds: float
+    ceiling_tokens_per_second: float
+    """At perfect acceptance."""
+    break_even_accepted: float
+    """Accepted tokens a round at which the setting equals plain decoding: round cost / plain step - 1."""
+    round_time_source: str
+    in_profile: bool
+    provenance: str
+    """measured, calibrated or prior."""
+    probability_best: float = 0.0
+
+
+class WorkloadAdvice(Record, kw_only=True):
+    """The verdict for one workload. verdict: speculate, tie, do-not-speculate."""
+
+    workload: str
+    verdict: str
+    chosen: Chosen
+    forecast_tokens_per_second: Interval
+    baseline_tokens_per_second: float
+    """Plain decoding of the chosen target."""
+    reasons: tuple[str, ...]
+
+
+class Recommendation(Record, kw_only=True):
+    """What to set, for each workload and for their equal mix (the fields at the top)."""
+
+    kind: str = "specgauge-recommendation"
+    schema_version: int = 1
+    created: str
+    tool_version: str
+    profile_sha256: str
+    calibration_sha256: str
+    level: float = 0.95
+    verdict: str
+    chosen: Chosen
+    forecast_tokens_per_second: Interval
+    baseline_tokens_per_second: float
+    reasons: tuple[str, ...]
+    workloads: tuple[WorkloadAdvice, ...]
+    candidates: tuple[SettingForecast, ...]
+    ceiling_tokens_per_second: float | None = None
+    """What memory bandwidth allows plain decoding of the chosen target."""
+    bandwidth_share: float | None = None
+    """Achieved bytes per second of plain decoding over the measured bandwidth."""
+    dropped: dict[str, str] = {}
+    unsettled: tuple[str, ...] = ()
+    command: str
+
+
+class ValidationRow(Record, kw_only=True):
+    """One setting on one workload: forecast beside measurement. error = forecast / measured - 1."""
+
+    workload: str
+    config: Setting
+    in_profile: bool
+    round_time_source: str
+    forecast: float
+    low: float
+    high: float
+    measured: float
+    """Median over repeats of the raw speed divided by `drift` of its own repeat, in tokens/s."""
+    measured_raw: float
+    """Median over repeats as the clock gave it."""
+    measured_low: float
+    measured_high: float
+    """Interval of the median (order statistics)."""
+    error: float
+    speed_up: float
+    """Measured, median of the paired ratio to the plain baseline of the same repeat."""
+    speed_up_low: float
+    speed_up_high: float
+    repeats: int
+    speeds: tuple[float, ...]
+    """Raw tokens/s by repeat."""
+    end_to_end_tokens_per_second: float
+    accepted: int
+    drafted: int
+    tokens_per_round_forecast: float | None = None
+    tokens_per_round_measured: float | None = None
+    chosen: bool = False
+
+
+class DrafterErrors(Record, kw_only=True):
+    """Errors of one drafter's rows with in_profile false."""
+
+    n_rows: int
+    mean_abs_error: float
+    worst_abs_error: float
+    coverage: float
+
+
+class Validation(Record, kw_only=True):
+    """Forecasts of a calibration, checked by runs that were interleaved with a plain baseline."""
+
+    kind: str = "specgauge-validation"
+    schema_version: int = 1
+    created: str
+    tool_version: str
+    calibration_sha256: str
+    rows: tuple[ValidationRow, ...]
+    n_rows: int
+    """Rows with in_profile false: mean, worst and coverage are over these."""
+    level: float = 0.95
+    clock: str = "wall"
+    mean_abs_error: float | None
+    worst_abs_error: float | None
+    near_best_mean_abs_error: float | None
+    """Over all rows whose measured speed is within 15 % of the best of their workload."""
+    coverage: float | None
+    interval_score: float | None
+    """Winkler score of the rows, relative to the measured speed: interval width plus 2/(1-level) x any miss."""
+    by_drafter: dict[str, DrafterErrors]
+    regret: float
+    """1 - measured(chosen) / best measured, baseline included, worst workload."""
+    regret_low: float
+    """Lower bound of the paired interval of the same; not above 0 where the choice cannot be told from the best."""
+    drift: dict[str, float] = {}
+    """By workload: median plain speed of this session over that of the profile; 1 is no drift."""
+    rounds: tuple["RoundCheck", ...] = ()
+    unexplained_median: float | None = None
+    profile_seconds: float
+    sweep_seconds: float
+    sweep_measured: bool
+    validation_seconds: float = 0.0
+    warnings: tuple[str, ...] = ()
+
+
+class RoundCheck(Record, kw_only=True):
+    """Median round time at one length, not used for any fit, against the model. unexplained = measured / modelled - 1."""
+
+    target: str
+    drafter: str
+    draft: str
+    draft_tokens: int
+    context: int
+    rounds: int
+    measured_seconds: float
+    modelled_seconds: float
+    unexplained: float

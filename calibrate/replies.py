@@ -1,0 +1,203 @@
+"""Replies from evidence: the round laws of a setting on a workload, and how far plain runs are from plain steps."""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..model import acceptance
+from ..model.acceptance import RoundLaw
+from ..model.cost import StepTable
+from ..model.forecast import Reply
+from ..profiler.records import MatchTrace, Profile, Prompt, PromptRun, Setting
+from .evidence import Pair, RoundCounts, matches_of, plain_replies, prompt_lengths, round_counts
+from .intervals import MEDIAN_FACTOR
+from .rounds import NotCalibrated
+
+SHRINK_ROUNDS = 4.0
+"""Rounds' weight of the workload's hazard in a single reply's."""
+LEAST_SESSION_LOG_SD = 0.01
+VALIDATION_REPEATS = 5
+
+
+@dataclass(frozen=True)
+class WorkloadReplies:
+    """Replies of the prompts of one workload, with the prompts' places in its list."""
+
+    replies: tuple[Reply, ...]
+    places: tuple[int, ...]
+    source: str
+    """plain, matches, rounds (of this draft length), survival (of rounds at other lengths)."""
+    borrowed_from: str = ""
+    """Another target whose acceptance serves as prior."""
+
+
+def workload_prompts(profile: Profile, workload: str) -> tuple[Prompt, ...]:
+    """Its prompts, in order. Raises NotCalibrated."""
+    prompts = tuple(p for p in profile.prompts if p.workload == workload)
+    if not prompts:
+        raise NotCalibrated(f"no prompts of workload {workload} in the profile: it has {workloads(profile)}")
+    return prompts
+
+
+def workloads(profile: Profile) -> tuple[str, ...]:
+    """Names of the workloads, in the order of the prompts."""
+    return tuple(dict.fromkeys(p.workload for p in profile.prompts))
+
+
+def workload_replies(profile: Profile, setting: Setting, workload: str) -> WorkloadReplies:
+    """The best evidence of acceptance: own matches, own rounds, then the same drafter on another quantization."""
+    prompts = workload_prompts(profile, workload)
+    if setting.draft_tokens == 0:
+        return _plain(profile, prompts)
+    pair = Pair.of(setting)
+    for owner in (pair, *_relatives(profile, pair)):
+        found = _from_evidence(profile, owner, prompts, setting.draft_tokens)
+        if found is not None:
+            return found if owner == pair else _borrowed(found, owner.target)
+    name = f"{pair.target} x {pair.draft or pair.drafter}"
+    raise NotCalibrated(f"{name} on {workload}: acceptance was not measured: profile a trace of it")
+
+
+def known_survival(found: WorkloadReplies, depth: int) -> np.ndarray:
+    """S_1..S_depth over all rounds of `found` that drafted something."""
+    laws = [reply.law for reply in found.replies]
+    drafted, accepted, weight = (
+        np.concatenate([getattr(law, n) for law in laws]) for n in ("drafted", "accepted", "weight")
+    )
+    return acceptance.survival_from_rounds(drafted, accepted, weight, depth)
+
+
+def _borrowed(found: WorkloadReplies, target: str) -> WorkloadReplies:
+    return WorkloadReplies(found.replies, found.places, found.source, target)
+
+
+def _plain(profile: Profile, prompts: tuple[Prompt, ...]) -> WorkloadReplies:
+    lengths = prompt_lengths(profile)
+    usual = int(np.median(list(lengths.values()))) if lengths else 0
+    replies = tuple(Reply(lengths.get(p.id, usual), acceptance.plain_law(max(p.new_tokens - 1, 1))) for p in prompts)
+    return WorkloadReplies(replies, tuple(range(len(prompts))), "plain")
+
+
+def _relatives(profile: Profile, pair: Pair) -> list[Pair]:
+    """The same drafter on other targets of the profile."""
+    others = dict.fromkeys(m.label for m in profile.models if m.label != pair.target)
+    return [Pair(target, pair.drafter, pair.draft, pair.ngram_size) for target in others]
+
+
+def _from_evidence(
+    profile: Profile, pair: Pair, prompts: tuple[Prompt, ...], draft_tokens: int
+) -> WorkloadReplies | None:
+    matches = matches_of(profile, pair)
+    traced = [(place, matches[p.id]) for place, p in enumerate(prompts) if p.id in matches]
+    if traced:
+        laws = _match_laws([trace for _, trace in traced], draft_tokens)
+        replies = tuple(Reply(trace.prompt_tokens, law) for (_, trace), law in zip(traced, laws))
+        return WorkloadReplies(replies, tuple(place for place, _ in traced), "matches")
+    return _from_rounds(profile, pair, prompts, draft_tokens)
+
+
+def _match_laws(traces: list[MatchTrace], draft_tokens: int) -> list[RoundLaw]:
+    if traces[0].drafter == "ngram":
+        return [
+            acceptance.replay_ngram(np.array(t.offer), np.array(t.run), t.prompt_tokens, t.ngram_size, draft_tokens)
+            for t in traces
+        ]
+    known = acceptance.impute([np.array(t.match, int) for t in traces])
+    return [acceptance.replay_matches(match, draft_tokens) for match in known]
+
+
+def _from_rounds(
+    profile: Profile, pair: Pair, prompts: tuple[Prompt, ...], draft_tokens: int
+) -> WorkloadReplies | None:
+    """Real rounds: of this length as they are; of other lengths by survival (not for n-gram, whose offers differ)."""
+    same = _by_place(round_counts(profile, pair, draft_tokens), prompts)
+    if same:
+        laws = [acceptance.law_from_rounds(r.drafted, r.accepted) for r in same.values()]
+        return _collected(same, laws, "rounds")
+    other = _by_place(round_counts(profile, pair), prompts) if pair.drafter != "ngram" else {}
+    if not other:
+        return None
+    return _collected(other, _survival_laws(list(other.values()), draft_tokens), "survival")
+
+
+def _by_place(counts: tuple[RoundCounts, ...], prompts: tuple[Prompt, ...]) -> dict[int, RoundCounts]:
+    last = {r.prompt.id: r for r in counts}
+    return {place: last[p.id] for place, p in enumerate(prompts) if p.id in last}
+
+
+def _collected(rounds: dict[int, RoundCounts], laws: list[RoundLaw], source: str) -> WorkloadReplies:
+    replies = tuple(Reply(r.prompt_tokens, law) for r, law in zip(rounds.values(), laws))
+    return WorkloadReplies(replies, tuple(rounds), source)
+
+
+def _survival_laws(counts: list[RoundCounts], draft_tokens: int) -> list[RoundLaw]:
+    """Each reply's hazards by depth, drawn to those of all replies together."""
+    depth = max(max(r.drafted) for r in counts)
+    tables = [_hazard_counts(r, depth) for r in counts]
+    risk, taken = np.sum([t[0] for t in tables], axis=0), np.sum([t[1] for t in tables], axis=0)
+    reached = int(np.count_nonzero(risk))
+    common = taken[:reached] / risk[:reached]
+    return [
+        acceptance.replay_survival(
+            np.cumprod((t[1][:reached] + SHRINK_ROUNDS * common) / (t[0][:reached] + SHRINK_ROUNDS)),
+            max(r.reply_tokens - 1, 0),
+            draft_tokens,
+        )
+        for r, t in zip(counts, tables)
+    ]
+
+
+def _hazard_counts(rounds: RoundCounts, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds that reached each position 1..depth, and those that accepted it."""
+    drafted, accepted = np.array(rounds.drafted)[:, None], np.array(rounds.accepted)[:, None]
+    position = np.arange(1, depth + 1)
+    reached = (drafted >= position) & (accepted >= position - 1)
+    return reached.sum(axis=0), (reached & (accepted >= position)).sum(axis=0)
+
+
+def run_over_step(profile: Profile, target: str, workload: str | None, table: StepTable) -> np.ndarray:
+    """By repeat: decode seconds of plain runs over those of plain steps at the same contexts; empty without runs."""
+    sums: dict[tuple[str, int], np.ndarray] = defaultdict(lambda: np.zeros(2))
+    for reply in plain_replies(profile, target, workload):
+        steps = reply.reply_tokens - 1
+        context = np.array([reply.prompt_tokens + (steps - 1) / 2])
+        step = table.lookup(np.array([1]), context).seconds
+        modelled = steps * float(step[(0,) * (step.ndim - 1)][0])
+        sums[reply.prompt.workload, reply.repeat] += (reply.decode_seconds, modelled)
+    return np.array([measured / modelled for measured, modelled in sums.values() if modelled > 0])
+
+
+def session_log_sd(profile: Profile) -> float:
+    """Noise of a validation session: sd of a median over five repeats of a speed divided by its session's plain speed.
+
+    From the repeats of plain runs; what all targets of a repeat have in common is drift and is taken out where it can be.
+    """
+    arms: dict[tuple[str, str], dict[int, float]] = {}
+    for target in dict.fromkeys(c.target for c in profile.candidates):
+        for workload in workloads(profile):
+            arms[target, workload] = _log_speeds(plain_replies(profile, target, workload))
+    noise = [_spread([logs for (_, w), logs in arms.items() if w == workload]) for workload in workloads(profile)]
+    known = [value for value in noise if value is not None]
+    sd = float(np.median(known)) if known else 0.0
+    return max(sd * MEDIAN_FACTOR * (2 / VALIDATION_REPEATS) ** 0.5, LEAST_SESSION_LOG_SD)
+
+
+def _log_speeds(replies: tuple[PromptRun, ...]) -> dict[int, float]:
+    sums: dict[int, np.ndarray] = defaultdict(lambda: np.zeros(2))
+    for reply in replies:
+        sums[reply.repeat] += (reply.reply_tokens - 1, reply.decode_seconds)
+    return {repeat: float(np.log(tokens / seconds)) for repeat, (tokens, seconds) in sums.items() if tokens > 0}
+
+
+def _spread(arms: list[dict[int, float]]) -> float | None:
+    """Robust sd between repeats within arms; the mean of all arms of a repeat taken out where there are two or more."""
+    arms = [arm for arm in arms if len(arm) > 1]
+    common = sorted(set.intersection(*(set(arm) for arm in arms))) if arms else []
+    if len(common) < 2:
+        return None
+    logs = np.array([[arm[repeat] for repeat in common] for arm in arms])
+    logs = logs - np.median(logs, axis=1, keepdims=True)
+    if len(arms) > 1:
+        logs = (logs - logs.mean(axis=0)) * np.sqrt(len(arms) / (len(arms) - 1))
+    return float(1.4826 * np.median(np.abs(logs)))

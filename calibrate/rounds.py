@@ -1,0 +1,282 @@
+"""Round costs from evidence: step tables, and for each pair the overhead and correction that its rounds show."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..model import cost
+from ..model.cost import Overhead, RoundCost, RoundOfParts, StepTable, WholeRounds
+from .evidence import Pair, RoundObservation, Shape, StepObservation
+from .intervals import generator, log_noise, pooled_log_sd, replicated_median
+
+FITTED_LENGTHS = 3
+"""Overhead is fitted on rounds at no more than this many draft lengths."""
+MODEL_LOG_SD = 0.03
+"""How far a round may lie from its recipe at lengths that were not measured (prior)."""
+UNSEEN_SEGMENT_LOG_SD = 0.05
+"""The same in a kernel segment without any measured round."""
+BORROWED_LOG_SD = 0.08
+"""The same where the pair has no rounds at all and the overhead is another pair's."""
+
+
+class NotCalibrated(ValueError):
+    """The profile does not hold what a forecast needs; the message says what to measure."""
+
+
+@dataclass(frozen=True)
+class PairRounds:
+    """Round cost of one pair, and what it rests on. `measured` (1 + replicates, L): round times of `observations`."""
+
+    pair: Pair
+    cost: RoundCost
+    observations: tuple[RoundObservation, ...]
+    measured: np.ndarray
+    overhead: Overhead
+    fitted_lengths: tuple[int, ...]
+    borrowed_from: Pair | None = None
+
+    @property
+    def composite(self) -> bool:
+        return isinstance(self.cost, WholeRounds)
+
+    def observed(self, drafted: int) -> int | None:
+        """Index of the observation at `drafted` tokens."""
+        return next((i for i, o in enumerate(self.observations) if o.drafted == drafted), None)
+
+
+@dataclass(frozen=True)
+class StepTables:
+    """Step tables by (model, role). A model timed in one role only serves in the other too."""
+
+    tables: Mapping[tuple[str, str], StepTable]
+
+    def of(self, model: str, role: str) -> StepTable | None:
+        other = "draft" if role == "target" else "target"
+        return self.tables.get((model, role)) or self.tables.get((model, other))
+
+
+@dataclass(frozen=True)
+class ShapeSeconds:
+    """A shape's seconds (1 + replicates,) and how many samples they rest on."""
+
+    shape: Shape
+    seconds: np.ndarray
+    samples: int
+
+
+def replicate_shapes(observations: Iterable[StepObservation], seed: int, replicates: int) -> tuple[ShapeSeconds, ...]:
+    """Medians of step samples by shape, with draws. Decode and batch passes only; a batch of 1 is not a decode step."""
+    passes = [o for o in observations if o.shape.kind == "decode" or (o.shape.kind == "batch" and o.shape.width > 1)]
+    noise = pooled_log_sd(o.seconds for o in passes)
+    return tuple(
+        ShapeSeconds(o.shape, replicated_median(o.seconds, generator(seed, o.shape), replicates, noise), o.seconds.size)
+        for o in passes
+    )
+
+
+def step_tables(shapes: Iterable[ShapeSeconds]) -> StepTables:
+    """One table a model and role, kernel switches found in it."""
+    groups: dict[tuple[str, str], list[ShapeSeconds]] = defaultdict(list)
+    for item in shapes:
+        groups[item.shape.model, item.shape.role].append(item)
+    return StepTables({owner: _table(items) for owner, items in groups.items()})
+
+
+def _table(items: list[ShapeSeconds]) -> StepTable:
+    cells = {(item.shape.context, item.shape.width): item.seconds for item in items}
+    contexts, widths = sorted({c for c, _ in cells}), sorted({w for _, w in cells})
+    columns = [_column(cells, contexts, widths, width) for width in widths]
+    seconds = np.stack(columns, axis=-1)
+    noise = float(np.median(np.log(seconds).std(axis=0)))
+    switches = cost.find_switches(np.array(widths), seconds[0].mean(axis=0), noise)
+    return StepTable(np.array(widths), np.array(contexts, float), seconds, switches)
+
+
+def _column(
+    cells: Mapping[tuple[int, int], np.ndarray], contexts: list[int], widths: list[int], width: int
+) -> np.ndarray:
+    """Seconds (R, C) of one width; contexts not measured by its own line, or by the slope of the nearest width's."""
+    known = [c for c in contexts if (c, width) in cells]
+    if len(known) > 1:
+        intercept, slope = _context_line(cells, known, width)
+    else:
+        slope = _borrowed_slope(cells, contexts, widths, width)
+        intercept = cells[known[0], width] - slope * known[0]
+    filled = [cells.get((c, width), np.maximum(intercept + slope * c, cells[known[0], width] / 4)) for c in contexts]
+    return np.stack(filled, axis=-1)
+
+
+def _context_line(cells: Mapping[tuple[int, int], np.ndarray], known: list[int], width: int):
+    """Intercept and slope (R,) through the shortest and longest known context."""
+    first, last = cells[known[0], width], cells[known[-1], width]
+    slope = (last - first) / (known[-1] - known[0])
+    return first - slope * known[0], slope
+
+
+def _borrowed_slope(cells, contexts: list[int], widths: list[int], width: int) -> np.ndarray | float:
+    for other in sorted(widths, key=lambda w: abs(w - width)):
+        known = [c for c in contexts if (c, other) in cells]
+        if len(known) > 1:
+            return _context_line(cells, known, other)[1]
+    return 0.0
+
+
+@dataclass(frozen=True)
+class _Measured:
+    """Round times (R, L) of a pair, their noise (L,), lengths and contexts."""
+
+    lengths: np.ndarray
+    contexts: np.ndarray
+    seconds: np.ndarray
+    log_sd: np.ndarray
+
+
+def fit_pair(
+    pair: Pair,
+    observations: tuple[RoundObservation, ...],
+    tables: StepTables,
+    longest: int,
+    seed: int,
+    replicates: int,
+    lender: PairRounds | None = None,
+) -> PairRounds:
+    """Cost of `pair` for 1..`longest` drafted tokens. `lender`: a pair whose overhead serves where this one has none.
+
+    From its parts where passes of every width were timed, else from whole rounds. Raises NotCalibrated.
+    """
+    target = tables.of(pair.target, "target")
+    if target is None:
+        raise NotCalibrated(f"{pair.target}: no step times and no plain runs: profile its plain decoding")
+    draft = tables.of(pair.draft, "draft") if pair.drafter == "model" else None
+    recipe = cost.RECIPES.get(pair.drafter, cost.COMPOSITE)
+    measured = _replicate(pair, observations, seed, replicates)
+    if recipe != cost.COMPOSITE and _has_batches(target) and (pair.drafter != "model" or _has_batches(draft)):
+        if observations:
+            return _of_parts(pair, recipe, target, draft, observations, measured, longest, seed)
+        return _borrowed(pair, recipe, target, draft, lender, longest, seed, replicates)
+    if not observations:
+        raise NotCalibrated(
+            f"{pair.target} x {pair.draft or pair.drafter}: neither step nor round times: profile rounds"
+        )
+    return _whole(pair, target, observations, measured, longest, seed)
+
+
+def _has_batches(table: StepTable | None) -> bool:
+    return table is not None and 1 in table.widths and bool((table.widths > 1).any())
+
+
+def _replicate(pair: Pair, observations: tuple[RoundObservation, ...], seed: int, replicates: int) -> _Measured:
+    noise = pooled_log_sd(o.seconds for o in observations)
+    seconds = [
+        replicated_median(o.seconds, generator(seed, "round", pair, o.drafted), replicates, noise) for o in observations
+    ]
+    stacked = np.stack(seconds, axis=-1) if seconds else np.zeros((1 + replicates, 0))
+    log_sd = np.maximum(np.log(stacked).std(axis=0), 0.003) if seconds else np.zeros(0)
+    lengths, contexts = [o.drafted for o in observations], [o.context for o in observations]
+    return _Measured(np.array(lengths, int), np.array(contexts, float), stacked, log_sd)
+
+
+def _of_parts(
+    pair: Pair,
+    recipe: tuple[str, ...],
+    target: StepTable,
+    draft: StepTable | None,
+    observations: tuple[RoundObservation, ...],
+    measured: _Measured,
+    longest: int,
+    seed: int,
+) -> PairRounds:
+    """Recipe + overhead fitted at three lengths at most + the rest at measured lengths, interpolated in a segment."""
+    passes = cost.round_terms(recipe, measured.lengths, measured.contexts, target, draft).total()
+    fitted = _fitted_lengths(measured.lengths)
+    overhead = _fit_overhead(measured, passes, np.isin(measured.lengths, fitted))
+    rest = np.log(measured.seconds / np.maximum(passes + overhead.at(measured.lengths), 0.1 * measured.seconds))
+    spread = max(float(np.sqrt(np.mean(rest[0] ** 2))), MODEL_LOG_SD)
+    rest = rest * spread**2 / (spread**2 + measured.log_sd**2)
+    correction = _correction(pair, target, measured.lengths, rest, spread, longest, seed)
+    round_cost = RoundOfParts(recipe, target, draft, overhead, correction)
+    return PairRounds(pair, round_cost, observations, measured.seconds, overhead, fitted)
+
+
+def _fitted_lengths(lengths: np.ndarray) -> tuple[int, ...]:
+    """At most three of the measured lengths: the ends and the one nearest their middle."""
+    if lengths.size <= FITTED_LENGTHS:
+        return tuple(int(n) for n in lengths)
+    inner = lengths[1:-1]
+    middle = inner[np.abs(inner - (lengths[0] + lengths[-1]) / 2).argmin()]
+    return int(lengths[0]), int(middle), int(lengths[-1])
+
+
+def _fit_overhead(measured: _Measured, passes: np.ndarray, used: np.ndarray) -> Overhead:
+    """Least squares, weighted by the noise of each length, in every replicate; the constant alone below three lengths."""
+    lengths = measured.lengths[used]
+    design = np.stack([np.ones(lengths.size), lengths], axis=1)[:, : 2 if lengths.size >= FITTED_LENGTHS else 1]
+    weight = 1 / (measured.seconds[0, used] * measured.log_sd[used])
+    solved = ((measured.seconds - passes)[:, used] * weight) @ np.linalg.pinv(design * weight[:, None]).T
+    return Overhead(solved[:, 0], solved[:, 1] if solved.shape[1] > 1 else np.zeros(solved.shape[0]))
+
+
+def _correction(
+    pair: Pair, target: StepTable, lengths: np.ndarray, rest: np.ndarray, spread: float, longest: int, seed: int
+) -> np.ndarray:
+    """Factors (R, G) for 1..G: exp of the log `rest` (R, L), interpolated within a kernel segment, with its doubt."""
+    columns = []
+    for drafted in range(1, max(longest, int(lengths.max())) + 1):
+        same = [i for i, n in enumerate(lengths) if target.segment(n + 1) == target.segment(drafted + 1)]
+        exact = drafted in lengths[same]
+        doubt = 0.0 if exact else spread if same else UNSEEN_SEGMENT_LOG_SD
+        noise = log_noise(generator(seed, "length", pair, drafted), rest.shape[0] - 1, doubt)
+        columns.append(np.exp(_interpolated(lengths[same], rest[:, same], drafted)) * noise)
+    return np.stack(columns, axis=-1)
+
+
+def _interpolated(lengths: np.ndarray, rest: np.ndarray, drafted: int) -> np.ndarray | float:
+    """`rest` (R, L) at `drafted`: linear between lengths, constant beyond, 0 where there are none."""
+    if not lengths.size:
+        return 0.0
+    right = int(np.clip(np.searchsorted(lengths, drafted), 1, max(lengths.size - 1, 1)))
+    if lengths.size == 1:
+        return rest[:, 0]
+    share = np.clip((drafted - lengths[right - 1]) / (lengths[right] - lengths[right - 1]), 0, 1)
+    return rest[:, right - 1] + share * (rest[:, right] - rest[:, right - 1])
+
+
+def _borrowed(
+    pair: Pair,
+    recipe: tuple[str, ...],
+    target: StepTable,
+    draft: StepTable | None,
+    lender: PairRounds | None,
+    longest: int,
+    seed: int,
+    replicates: int,
+) -> PairRounds:
+    """No rounds of this pair: the lender's overhead, scaled by the plain steps; none without a lender."""
+    overhead = Overhead(np.zeros(1 + replicates), np.zeros(1 + replicates))
+    if lender is not None and not lender.composite:
+        context = np.array([target.contexts[0]])
+        own, theirs = (t.lookup(np.array([1]), context).seconds[..., 0] for t in (target, lender.cost.target))
+        overhead = Overhead(lender.overhead.constant * own / theirs, lender.overhead.per_token * own / theirs)
+    doubts = [log_noise(generator(seed, "borrowed", pair), replicates, BORROWED_LOG_SD)] * longest
+    round_cost = RoundOfParts(recipe, target, draft, overhead, np.stack(doubts, axis=-1))
+    nothing = np.zeros((1 + replicates, 0))
+    return PairRounds(pair, round_cost, (), nothing, overhead, (), borrowed_from=lender.pair if lender else None)
+
+
+def _whole(
+    pair: Pair,
+    target: StepTable,
+    observations: tuple[RoundObservation, ...],
+    measured: _Measured,
+    longest: int,
+    seed: int,
+) -> PairRounds:
+    """Rounds measured whole, over the plain step of the target."""
+    plain = target.lookup(np.ones_like(measured.lengths), measured.contexts).seconds
+    nothing = np.zeros_like(measured.seconds)
+    correction = _correction(pair, target, measured.lengths, nothing, MODEL_LOG_SD, longest, seed)
+    round_cost = WholeRounds(target, measured.lengths, measured.seconds - plain, correction)
+    zero = np.zeros(measured.seconds.shape[0])
+    return PairRounds(pair, round_cost, observations, measured.seconds, Overhead(zero, zero), ())

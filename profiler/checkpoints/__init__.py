@@ -1,0 +1,1 @@
+"""Files of weights, read by their headers only."""

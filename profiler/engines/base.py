@@ -1,0 +1,73 @@
+"""The protocol that every engine speaks, and the ways in which it can fail.
+
+One method measures one thing once; repeating, warming up, interleaving and drift are the business of `protocol.py`.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..errors import WorkFailed
+from ..records import EngineInfo, Key, MatchTrace, PromptRun, RoundSample, Sampling, Setting, StepSample, Trace
+from ..workloads import PromptText
+
+
+class Unsupported(Exception):
+    """The engine cannot do what was asked; the message is the reason. Never an error of the user's."""
+
+
+class EngineFailed(WorkFailed):
+    """The engine refused, crashed or stopped answering; one line: what, the cause from its log, where the log is."""
+
+
+class Engine(Protocol):
+    """An inference engine that can be measured. Seconds are wall clock; counts come from the engine's own counters."""
+
+    def describe(self) -> EngineInfo:
+        """Identity and capabilities, as probed."""
+        ...
+
+    def key(self) -> Key:
+        """What numbers of this engine are valid for."""
+        ...
+
+    def warm_up(self, setting: Setting, forced_rates: tuple[float, ...] | None = None) -> None:
+        """Have `setting` running and warm: ten short requests after each start; nothing if it already is."""
+        ...
+
+    def reset(self, setting: Setting) -> None:
+        """Forget what replies taught a drafter of `setting` (tables, caches), so that a repeat is not a replay."""
+        ...
+
+    def effective(self, setting: Setting) -> dict[str, str]:
+        """The settings that the engine says it uses, in its own names."""
+        ...
+
+    def run(self, setting: Setting, prompt: PromptText, sampling: Sampling) -> PromptRun:
+        """One reply end to end, its prompt not cached. Raises EngineFailed."""
+        ...
+
+    def step_time(self, model: str, role: str, kind: str, width: int, context: int, streams: int = 1) -> StepSample:
+        """One pass of `model` (a ModelFile label) over `width` tokens behind `context` cached ones.
+
+        kind "decode": several successive generated tokens, each an entry of `seconds`. kind "batch": one entry.
+        Raises Unsupported where the engine did not do exactly that pass (it re-processed the prompt, say).
+        """
+        ...
+
+    def round_time(
+        self, setting: Setting, forced_rates: tuple[float, ...] | None, context: int, rounds: int
+    ) -> RoundSample:
+        """About `rounds` rounds of `setting` from `context` cached tokens on, at forced or real acceptance."""
+        ...
+
+    def rounds(self, setting: Setting, prompts: Sequence[PromptText], sampling: Sampling) -> Trace:
+        """Real rounds of `setting` over `prompts`."""
+        ...
+
+    def match_trace(self, setting: Setting, prompt: PromptText, sampling: Sampling) -> MatchTrace:
+        """Where the drafter of `setting` agrees with the target along its own reply. Raises Unsupported."""
+        ...
+
+    def close(self) -> None:
+        """End every process that this engine started."""
+        ...

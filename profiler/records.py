@@ -1,0 +1,346 @@
+"""The records of a profile: what was asked, what was measured, and what it is valid for.
+
+A profile is evidence: raw seconds and counts, nothing rounded, nothing derived. Every record is a frozen msgspec Struct
+that refuses unknown fields. Seconds and bytes are SI numbers with the unit in the name. `files.py` reads and writes them.
+"""
+
+import hashlib
+import typing
+
+import msgspec
+
+
+@typing.dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of everything that is stored."""
+
+
+class ModelFile(Record, kw_only=True):
+    """A file of weights, as its header describes it. `label` is unique within a profile and names the file elsewhere."""
+
+    label: str
+    path: str
+    sha256: str
+    """Of the whole file (of header, size and both ends where the file is larger than 4 GiB: then prefixed "partial:")."""
+    size_bytes: int
+    name: str
+    architecture: str
+    quant: str
+    parameters: int
+    head_bytes: int = 0
+    """Bytes of the output head (the token embedding where the two are tied)."""
+    tokenizer_sha256: str
+    recurrent: bool = False
+    """Has recurrent state, which an engine may be unable to roll back."""
+    mtp_layers: int = 0
+
+
+class Sampling(Record, kw_only=True):
+    """Sent explicitly to target and draft, and read back. temperature 0 is greedy."""
+
+    temperature: float = 0.0
+    top_k: int = 40
+    top_p: float = 0.95
+    min_p: float = 0.05
+    repeat_penalty: float = 1.0
+    seed: int = 1
+    draft_sampling: str = "greedy"
+    """greedy: the draft proposes its top candidate, the target samples and compares; probabilistic: ratio test."""
+
+
+class Setting(Record, kw_only=True):
+    """One configuration of the engine. Drafter kinds: none, model, ngram, mtp, eagle, dflash."""
+
+    target: str
+    """Label of the target's ModelFile."""
+    target_quant: str
+    drafter: str = "none"
+    draft: str = ""
+    """Label of the draft's ModelFile; for n-gram drafters the engine's name of the method; empty for none."""
+    draft_quant: str = ""
+    draft_tokens: int = 0
+    p_min: float = 0.0
+    ngram_size: int = 0
+    """Tokens that must match before an n-gram drafter proposes; 0 for the other kinds."""
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    context: int = 2048
+    """Tokens of context reserved per stream."""
+    streams: int = 1
+
+
+class Prompt(Record, kw_only=True):
+    """One prompt of a workload. The text itself stays out of the profile; `text_sha256` tells equal prompts."""
+
+    id: str
+    workload: str
+    workload_class: str
+    """code, chat, prose, reasoning, other-language, copying."""
+    text_sha256: str
+    new_tokens: int
+    """Tokens to generate, end-of-text ignored, so that every arm decodes as many."""
+
+
+class Key(Record, kw_only=True):
+    """What a number is valid for. Unknown fields are empty or None."""
+
+    gpu: str = ""
+    gpu_uuid: str = ""
+    power_limit_watts: float | None = None
+    driver: str = ""
+    cpu: str = ""
+    engine: str
+    build: str = ""
+    backend: str = ""
+    flags: tuple[str, ...] = ()
+    """The user's own engine flags, as given."""
+    threads: int = 0
+
+
+class DeviceState(Record, kw_only=True):
+    """The device beside a block of measurements; None where it does not say."""
+
+    clock_mhz: float | None = None
+    memory_clock_mhz: float | None = None
+    power_watts: float | None = None
+    temperature_celsius: float | None = None
+    memory_used_bytes: int | None = None
+    event_reasons: tuple[str, ...] = ()
+    load_average: float | None = None
+
+
+class BandwidthSample(Record, kw_only=True):
+    """Memory bandwidth of the device. Bytes read and written both count, as in STREAM."""
+
+    operation: str
+    """read, copy, or spec (bus width times memory clock, from the driver)."""
+    device: str
+    threads: int = 0
+    buffer_bytes: int = 0
+    bytes_per_second: tuple[float, ...]
+    provenance: str
+    """measured or spec."""
+
+
+class StepSample(Record, kw_only=True):
+    """Passes of one model over `width` tokens behind `context` cached ones."""
+
+    model: str
+    role: str
+    """target or draft."""
+    kind: str
+    """decode (generation, width 1), batch (width tokens in one pass), prefill."""
+    width: int
+    context: int
+    streams: int = 1
+    seconds: tuple[float, ...]
+    thread_seconds: tuple[float, ...] = ()
+    """Processor time of the engine's process over the same spans, where the system tells it."""
+    sentinel_seconds: float | None = None
+    """A sentinel step (plain decode of the sentinel model) taken right beside this sample."""
+    at_seconds: float = 0.0
+    """Since the profile began."""
+    cold: bool = False
+
+
+class RoundSample(Record, kw_only=True):
+    """Speculative rounds at one draft length: parallel tuples, one entry a round."""
+
+    setting: Setting
+    forced_rates: tuple[float, ...] | None = None
+    """Cumulative acceptance by position that the engine was told to force; None for real acceptance."""
+    context: int
+    """Cached tokens at the first round."""
+    seconds: tuple[float, ...]
+    drafted: tuple[int, ...]
+    accepted: tuple[int, ...]
+    sentinel_seconds: float | None = None
+    at_seconds: float = 0.0
+    cold: bool = False
+
+
+class MatchTrace(Record, kw_only=True):
+    """Where a drafter agrees with the target's own reply to one prompt, at every position.
+
+    Position t (1-based) is the state after t reply tokens. For a draft model `match[t-1]` tells whether the draft, having
+    seen the reply up to t, proposes token t+1: 1 yes, 0 no, -1 not observed; `offer` and `run` are empty. For an n-gram
+    drafter `offer[t-1]` is how many tokens it could propose there at most (0: no match) and `run[t-1]` how many of those
+    are right; `match` is empty.
+    """
+
+    target: str
+    drafter: str
+    draft: str
+    ngram_size: int = 0
+    prompt: Prompt
+    prompt_tokens: int
+    reply_tokens: int
+    match: tuple[int, ...] = ()
+    offer: tuple[int, ...] = ()
+    run: tuple[int, ...] = ()
+    source: str
+    """rounds (rebuilt from a real speculative run), replay (of an n-gram rule over the plain reply), teacher-forced."""
+
+
+class PromptTrace(Record, kw_only=True):
+    """The rounds of one reply, parallel tuples; the first token, which prefill yields, is in no round."""
+
+    prompt: Prompt
+    prompt_tokens: int
+    reply_tokens: int
+    seconds: tuple[float, ...]
+    drafted: tuple[int, ...]
+    accepted: tuple[int, ...]
+
+
+class Trace(Record, kw_only=True):
+    """Real rounds of one setting, by prompt."""
+
+    setting: Setting
+    sampling: Sampling
+    prompts: tuple[PromptTrace, ...]
+
+
+class PromptRun(Record, kw_only=True):
+    """One reply, end to end. decode_seconds covers the reply_tokens - 1 tokens after the first."""
+
+    prompt: Prompt
+    repeat: int
+    prompt_tokens: int
+    reply_tokens: int
+    decode_seconds: float
+    decode_thread_seconds: float | None = None
+    prefill_seconds: float
+    wall_seconds: float
+    drafted: int = 0
+    accepted: int = 0
+    reply_sha256: str = ""
+    """Of the reply's token ids: equal replies have equal hashes."""
+    at_seconds: float = 0.0
+
+
+class Run(Record, kw_only=True):
+    """One setting measured end to end, `repeat` by `repeat`, interleaved with the other arms of its block."""
+
+    setting: Setting
+    sampling: Sampling
+    replies: tuple[PromptRun, ...]
+    effective: dict[str, str] = {}
+    """Settings read back from the engine, in its own names."""
+
+
+class Request(Record, kw_only=True):
+    """One measurement to take. `action`: bandwidth, steps, rounds, trace, matches, runs."""
+
+    action: str
+    settings: tuple[Setting, ...] = ()
+    model: str = ""
+    role: str = ""
+    widths: tuple[int, ...] = ()
+    contexts: tuple[int, ...] = ()
+    workloads: tuple[str, ...] = ()
+    repeats: int = 5
+    forced_rates: tuple[float, ...] | None = None
+    expected_seconds: float = 0.0
+
+    def digest(self) -> str:
+        """Hash of what is asked (the expected time left out): equal requests are the same measurement."""
+        asked = msgspec.structs.replace(self, expected_seconds=0.0)
+        return hashlib.sha256(msgspec.json.encode(asked)).hexdigest()[:16]
+
+
+class Measurement(Record, kw_only=True):
+    """A request and what came of it. `unsupported` says why the engine could not."""
+
+    request: Request
+    digest: str
+    started_at_seconds: float
+    wall_seconds: float
+    steps: tuple[StepSample, ...] = ()
+    rounds: tuple[RoundSample, ...] = ()
+    traces: tuple[Trace, ...] = ()
+    matches: tuple[MatchTrace, ...] = ()
+    runs: tuple[Run, ...] = ()
+    bandwidth: tuple[BandwidthSample, ...] = ()
+    state_before: DeviceState | None = None
+    state_after: DeviceState | None = None
+    rejected: tuple[str, ...] = ()
+    """Samples thrown away, each with its reason."""
+    unsupported: str = ""
+
+
+class EngineInfo(Record, kw_only=True):
+    """What an engine is and can do. `recipe`: the terms of a round for a draft model, in order (model/cost.py)."""
+
+    name: str
+    build: str
+    backend: str
+    command: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()
+    """Of: forced-acceptance, ngram-simple, ngram-mod, probabilistic-draft, per-request-speculation, rollback, metrics."""
+    spellings: dict[str, str] = {}
+    """This build's spelling of each option, by our name."""
+
+
+class Candidate(Record, kw_only=True):
+    """A family of settings to search: one target with one drafter, and the draft lengths that it may use."""
+
+    target: str
+    target_quant: str
+    drafter: str
+    draft: str = ""
+    draft_quant: str = ""
+    ngram_size: int = 0
+    draft_tokens: tuple[int, ...]
+    kv_type_k: str = "f16"
+    kv_type_v: str = "f16"
+    context: int = 2048
+    streams: int = 1
+
+    def setting(self, draft_tokens: int) -> Setting:
+        """The member with `draft_tokens`; 0 is plain decoding of the target."""
+        if draft_tokens == 0:
+            return Setting(
+                target=self.target,
+                target_quant=self.target_quant,
+                kv_type_k=self.kv_type_k,
+                kv_type_v=self.kv_type_v,
+                context=self.context,
+                streams=self.streams,
+            )
+        return Setting(
+            target=self.target,
+            target_quant=self.target_quant,
+            drafter=self.drafter,
+            draft=self.draft,
+            draft_quant=self.draft_quant,
+            draft_tokens=draft_tokens,
+            ngram_size=self.ngram_size,
+            kv_type_k=self.kv_type_k,
+            kv_type_v=self.kv_type_v,
+            context=self.context,
+            streams=self.streams,
+        )
+
+
+class Profile(Record, kw_only=True):
+    """Immutable evidence of one machine, engine and set of models."""
+
+    kind: str = "specgauge-profile"
+    schema_version: int = 1
+    created: str
+    tool_version: str
+    key: Key
+    engine: EngineInfo
+    models: tuple[ModelFile, ...]
+    prompts: tuple[Prompt, ...]
+    sampling: Sampling
+    candidates: tuple[Candidate, ...]
+    sentinel_model: str = ""
+    measurements: tuple[Measurement, ...] = ()
+    dropped: dict[str, str] = {}
+    """Candidates that were not measured further, "target x drafter" -> the reason with its numbers."""
+    warnings: tuple[str, ...] = ()
+    profile_seconds: float = 0.0
+    """Wall time of profiling, server starts included, making quantizations not."""
+    complete: bool = False

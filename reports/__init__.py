@@ -1,0 +1,1 @@
+"""Views of what was measured and forecast: terminal, HTML report, engine command lines. Nothing is computed anew."""

@@ -1,0 +1,130 @@
+"""The plan is staged by evidence, drops only what cannot win, and is the same however often it is interrupted."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from specgauge.calibrate import plan
+from specgauge.profiler.engines import fake
+from specgauge.profiler.protocol import execute
+from specgauge.profiler.records import Measurement, Profile, Request
+
+
+def refused(request: Request) -> Measurement:
+    """What an engine that can do nothing answers."""
+    digest = request.digest()
+    return Measurement(request=request, digest=digest, started_at_seconds=0.0, wall_seconds=0.0, unsupported="no")
+
+
+def with_measured(profile: Profile, *measurements: Measurement) -> Profile:
+    return replace(profile, measurements=(*profile.measurements, *measurements))
+
+
+def measured(name: str, stop_after: int = 10**6) -> tuple[Profile, list[list[Request]]]:
+    """The profile of a fake machine, and the requests of each call of the plan; replanned after every measurement."""
+    profile, prompts, engine = fake.demo(name)
+    calls = []
+    while len(profile.measurements) < stop_after:
+        requests = plan.next_requests(profile).requests
+        if not requests:
+            break
+        calls.append(list(requests))
+        profile = with_measured(profile, execute(engine, requests[0], profile, prompts, engine.clock))
+    return profile, calls
+
+
+def test_first_stage_asks_for_bandwidth_and_every_model_on_both_sides_of_the_kernel_switches():
+    profile, _, _ = fake.demo("interior-tie")
+    requests = plan.next_requests(profile).requests
+    assert [request.action for request in requests] == ["bandwidth", "steps", "steps", "steps"]
+    assert {request.model: request.role for request in requests[1:]} == {
+        "target-q4": "target",
+        "target-q8": "target",
+        "draft-q4": "draft",
+    }
+    assert all({1, 8, 9, 16, 17} <= set(request.widths) and len(request.contexts) == 2 for request in requests[1:])
+    assert all(request.expected_seconds > 0 for request in requests)
+
+
+def test_a_clearly_slower_target_is_run_less_often_and_apart():
+    profile, calls = measured("interior-tie", stop_after=5)
+    first, second = calls[4]
+    assert [setting.target for setting in first.settings] == ["target-q4"]
+    assert [setting.target for setting in second.settings] == ["target-q8"]
+    assert first.repeats == plan.PLAIN_REPEATS > second.repeats
+    assert set(first.workloads) == {"ordinary", "copying"}
+
+
+def test_targets_of_equal_speed_are_interleaved():
+    profile, _, _ = fake.demo("interior-tie")
+    for request in plan.step_requests(profile):
+        profile = with_measured(profile, refused(request))
+    (block,) = plan.plain_requests(profile)
+    assert len(block.settings) == 2
+
+
+def test_at_most_three_lengths_a_drafter_are_measured_and_leave_others_to_forecast():
+    profile, _ = measured("kernel-switch")
+    lengths: dict[tuple[str, str], set[int]] = {}
+    for measurement in profile.measurements:
+        for setting in measurement.request.settings:
+            if measurement.request.action in ("rounds", "trace"):
+                lengths.setdefault((setting.target, setting.drafter), set()).add(setting.draft_tokens)
+    assert lengths
+    assert all(len(found) <= 3 for found in lengths.values())
+    assert not any(measurement.unsupported for measurement in profile.measurements)
+
+
+def test_what_cannot_win_is_dropped_with_its_numbers_but_each_drafter_kind_is_measured_once():
+    profile, _ = measured("loses-at-90")
+    screening = plan.screen(profile)
+    best = plan.best_plain_speed(profile)
+    assert best is not None and best.target == "target-q4"
+    assert {candidate.drafter for candidate in screening.kept} == {"model", "ngram"}
+    assert any(name.startswith("target-q8 x") or name.startswith("target-q4 x") for name in screening.dropped)
+    assert all(f"{best.tokens_per_second:.1f} tokens/s" in reason for reason in screening.dropped.values())
+    assert plan.next_requests(profile).dropped == screening.dropped
+
+
+def test_where_acceptance_cannot_be_forced_real_rounds_are_asked_for():
+    profile, _, _ = fake.demo("interior-tie")
+    candidate = profile.candidates[0]
+    (forced,) = plan.round_requests(profile, candidate, [4])
+    assert forced.forced_rates == (0.0,) * 4
+    unforced = replace(profile, engine=replace(profile.engine, capabilities=()))
+    (real,) = plan.round_requests(unforced, candidate, [4])
+    assert real.forced_rates is None
+    assert real.settings == (candidate.setting(4),)
+
+
+def test_an_engine_that_can_do_nothing_ends_the_plan_too():
+    profile, _, _ = fake.demo("no-rollback")
+    for _ in range(20):
+        requests = plan.next_requests(profile).requests
+        profile = with_measured(profile, *map(refused, requests))
+    assert plan.next_requests(profile).requests == ()
+    assert plan.best_plain_speed(profile) is None
+
+
+def test_the_plan_is_the_same_however_often_it_is_interrupted():
+    often, _ = measured("interior-tie")
+    profile, prompts, engine = fake.demo("interior-tie")
+    while requests := plan.next_requests(profile).requests:
+        done = [execute(engine, request, profile, prompts, engine.clock) for request in requests]
+        profile = with_measured(profile, *done)
+    assert [m.digest for m in profile.measurements] == [m.digest for m in often.measurements]
+
+
+@given(st.integers(64, 100_000))
+def test_contexts_leave_room_for_the_widest_pass(reserved: int):
+    contexts = plan.contexts_of(reserved)
+    assert 1 <= len(contexts) <= 2
+    assert all(8 <= context <= reserved - max(plan.WIDTHS) for context in contexts)
+
+
+@given(st.sets(st.integers(1, 40), min_size=1).map(sorted))
+def test_spread_takes_allowed_lengths_near_the_wanted_ones(lengths: list[int]):
+    found = plan.spread(lengths, plan.ROUND_LENGTHS)
+    assert set(found) <= set(lengths)
+    assert list(found) == sorted(set(found))
+    assert 1 <= len(found) <= 3

@@ -1,0 +1,101 @@
+"""The terminal: verdict first, 80 columns, names that are only text, progress that keeps out of pipes."""
+
+import io
+import re
+
+import pytest
+from rich.console import Console
+
+from specgauge.reports.terminal import Progress, print_verdict
+
+from .samples import Sample, sample
+
+
+def printed(records: Sample, validated: bool = True, **console) -> str:
+    out = io.StringIO()
+    options = {"file": out, "width": 80} | console
+    print_verdict(
+        Console(**options), records.recommendation, records.validation if validated else None, records.profile
+    )
+    return out.getvalue()
+
+
+def without_command(text: str) -> str:
+    """What is printed before the command, which must stay one line to be copied."""
+    return text[: text.index("Command:")]
+
+
+def test_verdict_comes_first_and_fits_80_columns(demo: Sample):
+    text = printed(demo)
+    assert text.startswith("Ordinary: do not speculate, run plain smol-Q4_0; copying: speculate with")
+    assert max(len(line) for line in without_command(text).splitlines()) <= 80
+    assert text.rstrip().endswith(demo.recommendation.command)
+
+
+def test_speeds_have_unit_and_interval_and_a_speed_up_its_baseline(demo: Sample):
+    text = " ".join(printed(demo).split())
+    row = next(r for r in demo.validation.rows if r.workload == "copying" and r.config.drafter == "none")
+    assert re.search(r"4\.\d\d x \(4\.\d\d to 4\.\d\d\) over plain, [\d.]+ \([\d.]+ to [\d.]+\) tokens/s, paired", text)
+    assert row.measured > 0
+    assert len(re.findall(r"\d x \(", text)) == len(re.findall(r" over plain, ", text)) == 1
+
+
+def test_without_validation_no_speed_up_is_claimed(demo: Sample):
+    text = printed(demo, validated=False)
+    assert "over plain" not in text
+    assert "not run" in text and "specgauge validate" in text
+
+
+def test_piped_output_has_no_escape_codes_and_no_color_is_honoured(demo: Sample, monkeypatch: pytest.MonkeyPatch):
+    assert "\x1b" not in printed(demo)
+    monkeypatch.setenv("NO_COLOR", "1")
+    coloured = re.findall(r"\x1b\[([\d;]*)m", printed(demo, force_terminal=True))
+    assert not any(code.startswith(("3", "4", "9")) for codes in coloured for code in codes.split(";"))
+
+
+def test_hostile_names_are_text():
+    hostile = sample(name="[red]x[/nope]\x1b]0;owned\x07\u202e" + "y" * 10_000, workload="[bold]\x1b[2J")
+    text = without_command(printed(hostile))
+    assert "\x1b" not in text and "\x07" not in text and "\u202e" not in text
+    assert "[red]x" in text and "[bold]" in text
+    assert max(len(line) for line in text.splitlines()) <= 80
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_on_a_terminal_rewrites_one_line_with_the_time_left():
+    stream = Terminal()
+    with Progress(stream) as progress:
+        progress("steps of smol-F16", 30, 240)
+        progress("steps of smol-F16", 60, 240)
+        progress("rounds", 250, 240)
+    text = stream.getvalue()
+    assert "\n" not in text
+    assert "steps of smol-F16: 25%, about 3 min 0 s left" in text
+    assert "longer than the 4 min 0 s expected" in text
+    assert text.endswith("\r\x1b[2K")
+
+
+def test_progress_in_a_pipe_is_one_plain_line_a_step():
+    stream = io.StringIO()
+    with Progress(stream) as progress:
+        for done in range(5):
+            progress("steps", done, 10)
+        progress("rounds\x1b[2J", 5, 0)
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "steps: 0%, about 10 s left"
+    assert len(lines) == 2 and "\x1b" not in lines[1] and lines[1].endswith("5 s so far")
+
+
+def test_progress_survives_a_closed_stream():
+    stream = io.StringIO()
+    stream.close()
+    with pytest.raises(ValueError):
+        stream.write("")
+    progress = Progress(Terminal())
+    progress._stream = stream
+    progress("steps", 1, 2)
+    progress.close()
