@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, TypeVar
@@ -23,9 +23,9 @@ from . import __version__
 from .profiler.errors import InputError, WorkFailed
 
 if TYPE_CHECKING:
+    from .calibrate.arms import Settled
     from .calibrate.fit import Calibrated
     from .calibrate.records import Calibration, Recommendation, Validation
-    from .calibrate.validate import Settled
     from .profiler.job import Job, Options, Stamp
     from .profiler.records import Measurement, Profile, Record, Request, Run, Setting
     from .profiler.session import Progress as SessionProgress
@@ -262,6 +262,8 @@ def predict(
     seed
         Seed of the bootstrap, where no calibration lies beside the profile.
     """
+    from .calibrate.predict import predictions_of
+
     lengths = parse_draft_tokens(draft_tokens) if draft_tokens is not None else None
     path = profile or common.path(PROFILE)
     evidence = stored_profile(path)
@@ -345,11 +347,12 @@ def validated_to(
 ) -> "Validation":
     """Run what was forecast, compare, and write validation.json."""
     from .calibrate import validate as checking
+    from .calibrate.arms import settings_to_run
     from .profiler.files import write_record
 
     clock = _clock(job)
     began, stamp = clock(), stamped()
-    settings = checking.settings_to_run(profile, recommendation)
+    settings = settings_to_run(profile, recommendation)
     with _progress() as tell:
         start_seconds = started(job, settings, clock, tell)
         settled = interleaved(job, profile, recommendation, settings, check, clock, tell)
@@ -404,20 +407,20 @@ def interleaved(
     tell: Callable[[str], None],
 ) -> "Settled":
     """Interleaved repeats of `settings`, 5 to 15 as the decision needs, or exactly the number asked for."""
-    from .calibrate import validate as checking
+    from .calibrate import arms
     from .profiler.protocol import interleaved_runs
 
     def one_repeat(repeat: int) -> "Sequence[Run]":
         tell(f"checking {len(settings)} settings, repeat {repeat + 1}")
         return interleaved_runs(job.engine, settings, job.prompts, profile.sampling, 1, first_repeat=repeat, at=clock)
 
-    return checking.run_until_settled(
+    return arms.run_until_settled(
         one_repeat,
-        checking.chosen_by_workload(profile, recommendation),
+        arms.chosen_by_workload(profile, recommendation),
         clock=clock,
         seconds=VALIDATION_SECONDS,
-        least=check.repeats or checking.LEAST_REPEATS,
-        most=check.repeats or checking.MOST_REPEATS,
+        least=check.repeats or arms.LEAST_REPEATS,
+        most=check.repeats or arms.MOST_REPEATS,
     )
 
 
@@ -429,7 +432,7 @@ def fresh_rounds(
     tell: Callable[[str], None],
 ) -> "Iterator[Measurement]":
     """Rounds that no fit has seen, at draft lengths 1 to 8."""
-    from .calibrate.validate import check_requests
+    from .calibrate.arms import check_requests
     from .profiler.protocol import execute
 
     for request in check_requests(profile, settings):
@@ -495,74 +498,6 @@ def calibrated_beside(path: Path, profile: "Profile", seed: int) -> "Calibrated"
             return fitted(profile, seed=calibration.seed, replicates=calibration.replicates)
         warn(f"{beside} belongs to another profile; the model is fitted anew in memory")
     return fitted(profile, seed=seed)
-
-
-@dataclass(frozen=True)
-class Prediction:
-    """One row of `predict`: a setting on a workload, speeds in tokens/s."""
-
-    target: str
-    target_quant: str
-    drafter: str
-    draft: str
-    draft_quant: str
-    draft_tokens: int
-    context: int
-    streams: int
-    workload: str
-    tokens_per_second: float
-    low: float
-    high: float
-    level: float
-    speed_up: float
-    provenance: str
-
-    def as_line(self) -> str:
-        """One line for the terminal."""
-        drafter = f"{self.drafter} {self.draft} {self.draft_tokens}" if self.draft_tokens else "plain"
-        speed = f"{self.tokens_per_second:8.2f} ({self.low:.2f} to {self.high:.2f}) tokens/s"
-        return f"{self.target:24} {drafter:32} {self.workload:12} {speed}  x{self.speed_up:.2f}  {self.provenance}"
-
-
-def predictions_of(
-    profile: "Profile", calibrated: "Calibrated", lengths: tuple[int, ...] | None
-) -> tuple[Prediction, ...]:
-    """Forecasts of every candidate that was measured, at `lengths` (None: 0 and its own), on every workload."""
-    from .calibrate.plan import candidate_name
-
-    kept = [candidate for candidate in profile.candidates if candidate_name(candidate) not in profile.dropped]
-    settings = [
-        candidate.setting(length)
-        for candidate in kept
-        for length in (lengths if lengths is not None else (0, *candidate.draft_tokens))
-        if candidate.drafter != "none" or length == 0
-    ]
-    workloads = tuple(dict.fromkeys(prompt.workload for prompt in profile.prompts))
-    return tuple(
-        _prediction(calibrated, setting, workload) for setting in dict.fromkeys(settings) for workload in workloads
-    )
-
-
-def _prediction(calibrated: "Calibrated", setting: "Setting", workload: str) -> Prediction:
-    forecast = calibrated.forecast(setting, workload)
-    speed = forecast.tokens_per_second
-    return Prediction(
-        target=setting.target,
-        target_quant=setting.target_quant,
-        drafter=setting.drafter,
-        draft=setting.draft,
-        draft_quant=setting.draft_quant,
-        draft_tokens=setting.draft_tokens,
-        context=setting.context,
-        streams=setting.streams,
-        workload=workload,
-        tokens_per_second=speed.value,
-        low=speed.low,
-        high=speed.high,
-        level=calibrated.level,
-        speed_up=forecast.speed_up,
-        provenance=forecast.provenance,
-    )
 
 
 # --- input and output ----------------------------------------------------------------------------------------------
@@ -675,7 +610,7 @@ def stamped() -> "Stamp":
     """Now, and this version."""
     from .profiler.job import Stamp
 
-    return Stamp(created=datetime.now(timezone.utc).isoformat(timespec="seconds"), tool_version=__version__)
+    return Stamp(created=datetime.now(UTC).isoformat(timespec="seconds"), tool_version=__version__)
 
 
 def _stored(path: Path, type: type[R], verb: str) -> R:
@@ -697,7 +632,9 @@ def _belongs(path: Path, sha256: str, to: "Record", verb: str) -> None:
 def _binary(profile: "Profile") -> str:
     """The llama-server to name in a command: the profiled binary, or the usual name where there was none."""
     command = profile.engine.command[0] if profile.engine.command else ""
-    return "llama-server" if command in ("", "xllamacpp") or ":" in Path(command).parts[0] else command
+    return (
+        "llama-server" if command.startswith(("fake:", "http:", "https:")) or command in ("", "xllamacpp") else command
+    )
 
 
 def _named(setting: "Setting") -> str:

@@ -4,10 +4,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from ..profiler.records import Candidate, MatchTrace, Measurement, Profile, Prompt, PromptRun, RoundSample, Setting
 
+WINDOW_SECONDS = 2.5
+LEAST_READINGS = 3
+FARTHEST_SECONDS = 30.0
+"""Sentinel readings that tell how slow the machine was at a time: those in the window, else the nearest few."""
 LEAST_FORCED_ROUNDS = 2
 LEAST_REAL_ROUNDS = 5
 """Fewer rounds at one length do not make a round time."""
@@ -21,16 +26,20 @@ class Drift:
     ratio: np.ndarray
     reference_seconds: float | None
 
-    def beside(self, sentinel_seconds: float | None) -> float:
-        """Slowness at a sample with its own sentinel step; 1 where it has none."""
-        if sentinel_seconds is None or not self.reference_seconds:
-            return 1.0
-        return sentinel_seconds / self.reference_seconds
+    def near(self, start: float, end: float | None = None) -> float:
+        """Slowness from `start` to `end`: the median of the readings about then, 1 where none was taken.
 
-    def during(self, start: float, end: float, margin: float = 10.0, least: int = 3) -> float:
-        """Median slowness from `start` to `end`; 1 where fewer than `least` sentinel steps were taken about then."""
-        near = self.ratio[(self.at >= start - margin) & (self.at <= end + margin)]
-        return float(np.median(near)) if near.size >= least else 1.0
+        A single reading is as noisy as what it stands beside; slow spells last seconds, so that their median is not.
+        """
+        if not self.at.size:
+            return 1.0
+        end = start if end is None else end
+        near = (self.at >= start - WINDOW_SECONDS) & (self.at <= end + WINDOW_SECONDS)
+        if near.sum() < LEAST_READINGS:
+            nearest = np.argsort(np.abs(self.at - (start + end) / 2), kind="stable")[:LEAST_READINGS]
+            near = nearest[np.abs(self.at[nearest] - (start + end) / 2) <= FARTHEST_SECONDS + (end - start) / 2]
+        readings = self.ratio[near]
+        return float(np.median(readings)) if readings.size else 1.0
 
 
 @dataclass(frozen=True, order=True)
@@ -100,10 +109,14 @@ class _Rounds:
 
 
 def drift_of(profile: Profile) -> Drift:
-    """The sentinel series: the sentinel step beside each sample, and steps recorded in the role "sentinel"."""
+    """The sentinel series: steps recorded in the role "sentinel", or where there are none those kept beside samples."""
     beside = [(s.at_seconds, s.sentinel_seconds) for s in (*_steps(profile), *_round_samples(profile))]
-    own = [(s.at_seconds, float(np.median(s.seconds))) for s in _steps(profile) if s.role == "sentinel" and s.seconds]
-    series = sorted((at, seconds) for at, seconds in beside + own if seconds is not None)
+    own = [
+        (s.at_seconds, float(np.median(s.seconds)))
+        for s in _steps(profile)
+        if s.role == "sentinel" and s.seconds and not s.cold
+    ]
+    series = sorted((at, seconds) for at, seconds in own or beside if seconds is not None)
     if not series:
         return Drift(np.zeros(0), np.zeros(0), None)
     at, seconds = np.array(series).T
@@ -119,7 +132,7 @@ def step_observations(profile: Profile, drift: Drift) -> tuple[StepObservation, 
             continue
         width = 1 if sample.kind == "decode" else sample.width
         shape = Shape(sample.model, sample.role, sample.kind, width, sample.context)
-        seconds = float(np.median(sample.seconds)) / drift.beside(sample.sentinel_seconds)
+        seconds = float(np.median(sample.seconds)) / drift.near(sample.at_seconds)
         (cold if sample.cold else warm)[shape].append(seconds)
     chosen = {**cold, **warm}
     return tuple(StepObservation(shape, np.array(chosen[shape])) for shape in sorted(chosen))
@@ -172,16 +185,23 @@ def round_counts(profile: Profile, pair: Pair, draft_tokens: int | None = None) 
     )
 
 
-def plain_replies(profile: Profile, target: str, workload: str | None = None) -> tuple[PromptRun, ...]:
-    """End-to-end replies of plain decoding of `target`."""
+def plain_replies(
+    profile: Profile, target: str, workload: str | None = None, drift: Drift | None = None
+) -> tuple[PromptRun, ...]:
+    """End-to-end replies of plain decoding of `target`; their decode seconds divided by the drift, where it is given."""
     return tuple(
-        reply
+        reply if drift is None else _undrifted(reply, drift)
         for m in profile.measurements
         for run in m.runs
         if run.setting.target == target and run.setting.draft_tokens == 0
         for reply in run.replies
         if workload in (None, reply.prompt.workload) and reply.decode_seconds > 0
     )
+
+
+def _undrifted(reply: PromptRun, drift: Drift) -> PromptRun:
+    slowness = drift.near(reply.at_seconds, reply.at_seconds + reply.wall_seconds)
+    return msgspec.structs.replace(reply, decode_seconds=reply.decode_seconds / slowness)
 
 
 def prompt_lengths(profile: Profile) -> dict[str, int]:
@@ -210,19 +230,20 @@ def _rounds_of(profile: Profile, pair: Pair, drift: Drift) -> Iterator[_Rounds]:
 
 def _sample_rounds(sample: RoundSample, drift: Drift) -> _Rounds:
     accepted = np.array(sample.accepted, int)
-    seconds = np.array(sample.seconds) / drift.beside(sample.sentinel_seconds)
+    seconds = np.array(sample.seconds) / drift.near(sample.at_seconds, sample.at_seconds + sum(sample.seconds))
     context = sample.context + np.concatenate([[0], np.cumsum(accepted + 1)])[: accepted.size]
     drafted = np.array(sample.drafted, int)
     return _Rounds(seconds, _timed(sample.setting, drafted), accepted, context, sample.forced_rates is not None)
 
 
 def _trace_rounds(measurement: Measurement, pair: Pair, drift: Drift) -> Iterator[_Rounds]:
-    start = measurement.started_at_seconds
-    slowness = drift.during(start, start + measurement.wall_seconds)
+    start, end = measurement.started_at_seconds, measurement.started_at_seconds + measurement.wall_seconds
     for trace in measurement.traces:
         for reply in trace.prompts if Pair.of(trace.setting) == pair else ():
             accepted = np.array(reply.accepted, int)
             context = reply.prompt_tokens + np.concatenate([[0], np.cumsum(accepted + 1)])[: accepted.size]
+            at = reply.at_seconds
+            slowness = drift.near(start, end) if at is None else drift.near(at, at + sum(reply.seconds))
             seconds = np.array(reply.seconds) / slowness
             kept = _timed(trace.setting, np.array(reply.drafted, int))
             yield from _after_first(_Rounds(seconds, kept, accepted, context, False))

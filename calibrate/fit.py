@@ -222,7 +222,7 @@ class Calibrated:
     def _computed_factor(self, target: str, workload: str) -> np.ndarray:
         table = self._table(target)
         for source in (workload, None):
-            ratios = replies.run_over_step(self.profile, target, source, table)
+            ratios = replies.run_over_step(self.profile, target, source, table, self.drift)
             if ratios.size:
                 rng = generator(self.seed, "runs", target, source)
                 return replicated_median(ratios, rng, self.replicates, self.session_log_sd)
@@ -232,7 +232,7 @@ class Calibrated:
 
     def _any_ratio(self, target: str) -> float | None:
         table = self.tables.of(target, "target")
-        ratios = replies.run_over_step(self.profile, target, None, table) if table is not None else np.zeros(0)
+        ratios = np.zeros(0) if table is None else replies.run_over_step(self.profile, target, None, table, self.drift)
         return float(np.median(ratios)) if ratios.size else None
 
     def _table(self, target: str) -> StepTable:
@@ -356,7 +356,7 @@ def calibrate(
         shapes=shapes,
         tables=tables,
         pairs=_fit_pairs(profile, drift, tables, seed, replicates),
-        session_log_sd=replies.session_log_sd(profile),
+        session_log_sd=replies.session_log_sd(profile, drift),
         bandwidth=_bandwidth(profile, seed, replicates),
         measured_lengths=evidence.measured_lengths(profile),
     )

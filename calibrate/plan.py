@@ -1,24 +1,34 @@
 """What to measure next: a pure function of the evidence so far, so that an interrupted profile can go on.
 
-Three stages, each decided by the numbers of the one before it:
+Four stages, each decided by the numbers of the one before it:
 1. memory bandwidth and the pass times of every model file;
 2. plain runs of every target; targets whose plain step is clearly slower get fewer repeats;
-3. for each drafter that can still win, its round overhead and its acceptance. A candidate whose speed at perfect
-   acceptance stays below the best plain speed is dropped, with the numbers as the reason.
+3. where n-gram drafters of every target would be right, replayed over the plain replies: that costs no run;
+4. for each drafter that can still win, its round overhead and its acceptance. A candidate whose speed at perfect
+   acceptance stays below the best plain speed is dropped, and so is an n-gram drafter whose forecast from replay and pass
+   times stays clearly below the best setting on every workload; the numbers are kept as the reason.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
+from typing import TYPE_CHECKING
 
 from ..profiler.records import Candidate, ModelFile, Profile, Request, Run, Setting
 
+if TYPE_CHECKING:
+    from .fit import Calibrated
+
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 """Both sides of the kernel switches after 8 and 16."""
-CONTEXTS = (128, 448)
+CONTEXTS = (64, 256)
+"""Both ends of the default workloads' prompts and replies."""
 STEP_REPEATS = 5
 PLAIN_REPEATS = 5
-SLOW_TARGET_REPEATS = 3
+SLOW_TARGET_REPEATS = 1
+"""Their plain speed is no baseline; the replies are needed all the same."""
+OUTRUN = 0.85
+"""A forecast without overhead below this share of the best one is not going to win."""
 SLOW_TARGET = 1.25
 """A plain step this many times the fastest target's: a target that will not be the baseline."""
 ROUND_LENGTHS = (1, 4, 8)
@@ -26,7 +36,7 @@ ROUND_LENGTHS = (1, 4, 8)
 ROUND_REPEATS = 3
 """Each repeat is a dozen rounds at each context."""
 MODEL_TRACE_LENGTH = 4
-NGRAM_TRACE_LENGTHS = (4, 8)
+NGRAM_TRACE_LENGTHS = (4, 8, 16)
 
 ASSUMED_BYTES_PER_SECOND = 15e9
 """Only for the time left, before the bandwidth is measured."""
@@ -59,6 +69,9 @@ def next_requests(profile: Profile) -> Plan:
         waiting = _not_done(stage(profile), done)
         if waiting:
             return Plan(waiting, {})
+    waiting = _not_done(match_requests(profile), done)
+    if waiting:
+        return Plan(waiting, {})
     screening = screen(profile)
     return Plan(_not_done(drafter_requests(profile, screening.kept), done), screening.dropped)
 
@@ -100,11 +113,55 @@ def screen(profile: Profile) -> Screening:
         for name, ceiling in ceilings.items()
         if best and ceiling is not None and ceiling < best.tokens_per_second and name not in protected
     }
+    dropped |= _outrun_ngrams(profile, [one for one in drafters if candidate_name(one) not in dropped])
     return Screening(tuple(one for one in drafters if candidate_name(one) not in dropped), dropped)
 
 
+def _outrun_ngrams(profile: Profile, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """N-gram candidates whose replay stays below OUTRUN of the best forecast on every workload, with the reason.
+
+    Their acceptance is known from the plain replies, their cost from pass times; only the overhead is not measured yet.
+    """
+    from . import fit
+
+    replayed = [one for one in candidates if one.drafter == "ngram"]
+    if not _evidence_of("matches", profile):
+        return {}
+    calibrated = fit.calibrate(profile, replicates=0)
+    speeds = {candidate_name(one): _best_by_workload(calibrated, one) for one in replayed}
+    best: dict[str, float] = {}
+    for by_workload in speeds.values():
+        for workload, speed in by_workload.items():
+            best[workload] = max(best.get(workload, 0.0), speed)
+    return {
+        name: "; ".join(
+            f"{workload}: at most {speed:.1f} tokens/s by replay of its plain replies, the best n-gram or plain setting "
+            f"{best[workload]:.1f}"
+            for workload, speed in by_workload.items()
+        )
+        for name, by_workload in speeds.items()
+        if by_workload and all(speed < OUTRUN * best[workload] for workload, speed in by_workload.items())
+    }
+
+
+def _best_by_workload(calibrated: "Calibrated", candidate: Candidate) -> dict[str, float]:
+    """The candidate's best forecast on each workload, plain decoding of its target included; empty without evidence."""
+    settings = [candidate.setting(length) for length in (0, *candidate.draft_tokens)]
+    try:
+        return {
+            workload: max(float(calibrated.speeds(setting, workload)[0]) for setting in settings)
+            for workload in calibrated.workloads()
+        }
+    except ValueError:
+        return {}
+
+
+def _evidence_of(action: str, profile: Profile) -> bool:
+    return any(m.request.action == action and m.matches for m in profile.measurements)
+
+
 def drafter_requests(profile: Profile, kept: Sequence[Candidate]) -> tuple[Request, ...]:
-    """Stage 3: rounds and acceptance of the candidates that can still win."""
+    """Stage 4: rounds and acceptance of the candidates that can still win."""
     requests: list[Request] = []
     for candidate in kept:
         measure = _ngram_requests if candidate.drafter == "ngram" else _model_requests
@@ -113,15 +170,18 @@ def drafter_requests(profile: Profile, kept: Sequence[Candidate]) -> tuple[Reque
 
 
 def round_requests(
-    profile: Profile, candidate: Candidate, lengths: Iterable[int], repeats: int = ROUND_REPEATS
+    profile: Profile, candidate: Candidate, lengths: Iterable[int], repeats: int = ROUND_REPEATS, most_contexts: int = 2
 ) -> list[Request]:
-    """Rounds at `lengths`: with nothing accepted where acceptance can be forced, real ones where it cannot."""
+    """Rounds at `lengths`: with nothing accepted where acceptance can be forced, real ones where it cannot.
+
+    At the longest of the two contexts, or at both.
+    """
     forced = "forced-acceptance" in profile.engine.capabilities
     return [
         Request(
             action="rounds",
             settings=(candidate.setting(length),),
-            contexts=contexts_of(candidate.context),
+            contexts=contexts_of(candidate.context)[-most_contexts:],
             repeats=repeats,
             forced_rates=(0.0,) * length if forced else None,
             expected_seconds=_Estimate(profile).rounds(candidate, length, repeats),
@@ -267,18 +327,26 @@ def _model_requests(profile: Profile, candidate: Candidate) -> list[Request]:
     ]
 
 
+def match_requests(profile: Profile) -> tuple[Request, ...]:
+    """Stage 3: replay of every n-gram drafter over the plain replies of its target."""
+    return tuple(
+        Request(
+            action="matches",
+            settings=(candidate.setting(min(candidate.draft_tokens)),),
+            workloads=_workloads(profile),
+            repeats=1,
+            expected_seconds=1.0,
+        )
+        for candidate in profile.candidates
+        if candidate.drafter == "ngram"
+    )
+
+
 def _ngram_requests(profile: Profile, candidate: Candidate) -> list[Request]:
-    """Acceptance by replay of the rule over plain replies; overhead from real rounds where it offers most."""
+    """Overhead from real rounds where the drafter offers most."""
     lengths = spread(candidate.draft_tokens, NGRAM_TRACE_LENGTHS)
     copying = _workloads(profile, "copying") or _workloads(profile)
-    matches = Request(
-        action="matches",
-        settings=(candidate.setting(lengths[0]),),
-        workloads=_workloads(profile),
-        repeats=1,
-        expected_seconds=_Estimate(profile).plain_pass(candidate.target),
-    )
-    return [matches, *(_trace_of(profile, candidate, length, copying) for length in lengths)]
+    return [_trace_of(profile, candidate, length, copying) for length in lengths]
 
 
 def _trace_of(profile: Profile, candidate: Candidate, length: int, workloads: tuple[str, ...]) -> Request:

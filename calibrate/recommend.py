@@ -122,10 +122,14 @@ def _contest(calibrated: Calibrated, settings: tuple[Setting, ...], workloads: t
     arms = tuple(s for s in settings if not any(_why_not(calibrated, s, w) for w in workloads))
     if not any(arm.draft_tokens == 0 for arm in arms):
         raise NotCalibrated("plain decoding was not measured: profile plain runs or decode steps of a target")
-    inverse = [np.mean([1 / calibrated.speeds(arm, w) for w in workloads], axis=0) for arm in arms]
-    speeds = 1 / np.stack(inverse)
+    speeds = np.stack([_harmonic([calibrated.speeds(arm, w) for w in workloads]) for arm in arms])
     decision = search.decide(speeds, np.array([arm.draft_tokens for arm in arms]), calibrated.level)
     return _Contest(arms, speeds, decision)
+
+
+def _harmonic(speeds: list[np.ndarray]) -> np.ndarray:
+    """Speed over equal tokens of each workload (1 + replicates,)."""
+    return speeds[0] if len(speeds) == 1 else 1 / np.mean([1 / speed for speed in speeds], axis=0)
 
 
 def _forecasts(calibrated: Calibrated, workload: str, contest: _Contest) -> list[SettingForecast]:
@@ -326,11 +330,16 @@ def _bandwidth_reason(calibrated: Calibrated, contest: _Contest) -> list[str]:
     if ceiling is None or bandwidth is None:
         return []
     speed = contest.speed(_plain(contest))
+    cached = (
+        "; a share above 100 % means that weights stay in a cache or that the bandwidth reads low"
+        if ceiling.share(speed) > 1
+        else ""
+    )
     return [
         (
             f"plain {contest.chosen.target} reads {ceiling.bytes_per_step / 1e6:.0f} MB a step: "
             f"{speed * ceiling.bytes_per_step / 1e9:.1f} GB/s, {100 * ceiling.share(speed):.0f} % of the {bandwidth.provenance} "
             f"{bandwidth.operation} bandwidth {ceiling.bytes_per_second / 1e9:.1f} GB/s, "
-            f"which would allow {ceiling.tokens_per_second:.0f} tokens/s"
+            f"which would allow {ceiling.tokens_per_second:.0f} tokens/s{cached}"
         )
     ]

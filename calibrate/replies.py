@@ -10,7 +10,7 @@ from ..model.acceptance import RoundLaw
 from ..model.cost import StepTable
 from ..model.forecast import Reply
 from ..profiler.records import MatchTrace, Profile, Prompt, PromptRun, Setting
-from .evidence import Pair, RoundCounts, matches_of, plain_replies, prompt_lengths, round_counts
+from .evidence import Drift, Pair, RoundCounts, matches_of, plain_replies, prompt_lengths, round_counts
 from .intervals import MEDIAN_FACTOR
 from .rounds import NotCalibrated
 
@@ -156,10 +156,10 @@ def _hazard_counts(rounds: RoundCounts, depth: int) -> tuple[np.ndarray, np.ndar
     return reached.sum(axis=0), (reached & (accepted >= position)).sum(axis=0)
 
 
-def run_over_step(profile: Profile, target: str, workload: str | None, table: StepTable) -> np.ndarray:
+def run_over_step(profile: Profile, target: str, workload: str | None, table: StepTable, drift: Drift) -> np.ndarray:
     """By repeat: decode seconds of plain runs over those of plain steps at the same contexts; empty without runs."""
     sums: dict[tuple[str, int], np.ndarray] = defaultdict(lambda: np.zeros(2))
-    for reply in plain_replies(profile, target, workload):
+    for reply in plain_replies(profile, target, workload, drift):
         steps = reply.reply_tokens - 1
         context = np.array([reply.prompt_tokens + (steps - 1) / 2])
         step = table.lookup(np.array([1]), context).seconds
@@ -168,7 +168,7 @@ def run_over_step(profile: Profile, target: str, workload: str | None, table: St
     return np.array([measured / modelled for measured, modelled in sums.values() if modelled > 0])
 
 
-def session_log_sd(profile: Profile) -> float:
+def session_log_sd(profile: Profile, drift: Drift) -> float:
     """Noise of a validation session: sd of a median over five repeats of a speed divided by its session's plain speed.
 
     From the repeats of plain runs; what all targets of a repeat have in common is drift and is taken out where it can be.
@@ -176,7 +176,7 @@ def session_log_sd(profile: Profile) -> float:
     arms: dict[tuple[str, str], dict[int, float]] = {}
     for target in dict.fromkeys(c.target for c in profile.candidates):
         for workload in workloads(profile):
-            arms[target, workload] = _log_speeds(plain_replies(profile, target, workload))
+            arms[target, workload] = _log_speeds(plain_replies(profile, target, workload, drift))
     noise = [_spread([logs for (_, w), logs in arms.items() if w == workload]) for workload in workloads(profile)]
     known = [value for value in noise if value is not None]
     sd = float(np.median(known)) if known else 0.0

@@ -112,7 +112,9 @@ def replay_ngram(
         offered = copy if copy >= max(ngram_size, 1) and history > ngram_size + draft_tokens + 1 else 0
         offered = min(offered, states - t)
         taken = min(int(run[t - 1]), offered)
-        drafted.append(offered), accepted.append(taken), starts.append(float(t))
+        drafted.append(offered)
+        accepted.append(taken)
+        starts.append(float(t))
         t += taken + 1
     return _merged(np.array(drafted, int), np.array(accepted, int), np.ones(len(drafted)), np.array(starts))
 

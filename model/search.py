@@ -55,7 +55,8 @@ def decide(speeds: np.ndarray, draft_tokens: np.ndarray, level: float = 0.95) ->
 
     Among arms that cannot be told from the fastest and are within 2 % of it, the one with fewest draft tokens is chosen.
     Verdict: do-not-speculate where plain is chosen and no drafting arm can be worthwhile (above +2 %); speculate where a
-    drafting arm is chosen, beats the best plain arm and the runner-up, both with their interval; tie otherwise.
+    drafting arm is chosen and beats the best plain arm with its interval, unless the runner-up is forecast within 2 % of
+    it and cannot be told from it; tie otherwise.
     """
     point = speeds[:, 0]
     top = int(point.argmax())
@@ -69,7 +70,8 @@ def decide(speeds: np.ndarray, draft_tokens: np.ndarray, level: float = 0.95) ->
         safe = rival == chosen or 1 / over_rival.low <= 1 + WORTHWHILE
         verdict = "do-not-speculate" if safe else "tie"
     else:
-        verdict = "speculate" if over_plain.low > 1 and over_rival.low > 1 else "tie"
+        even = rival != chosen and over_rival.low <= 1 and over_rival.value < 1 + WORTHWHILE
+        verdict = "speculate" if over_plain.low > 1 and not even else "tie"
     return Decision(verdict, chosen, best_plain, rival, over_plain, over_rival)
 
 

@@ -1,6 +1,7 @@
 """What is to be profiled: engine, models, prompts and candidates; all of it checked before anything starts."""
 
 import dataclasses
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,8 +171,14 @@ def _llama_cpp(models: Sequence[ModelFile], options: Options, log_dir: Path) -> 
         binary=options.llama_server,
         url=options.server_url,
         flags=options.flags,
-        threads=options.threads,
+        threads=options.threads or (0 if options.llama_server or options.server_url else embedded_threads()),
     )
+
+
+def embedded_threads() -> int:
+    """Threads of the embedded CPU engine: one processor is left to specgauge and to everything else."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, usable - 1)
 
 
 def _model_files(paths: Sequence[Path]) -> dict[Path, ModelFile]:

@@ -37,7 +37,7 @@ OnStep = Callable[[int, int], None]
 
 COLD_VISITS = 2
 """Visits of each shape that are marked cold: kernels are chosen and graphs captured in them."""
-ROUNDS_PER_SAMPLE = 12
+ROUNDS_PER_SAMPLE = 8
 SENTINEL_CONTEXT = 128
 SENTINEL_AGE_SECONDS = 1.0
 """A sentinel older than this no longer stands beside a sample."""
@@ -172,6 +172,7 @@ def interleaved_runs(
     on_step: OnStep = lambda done, total: None,
     first_repeat: int = 0,
     at: Clock = time.monotonic,
+    before_reply: Callable[[], object] = lambda: None,
 ) -> tuple[Run, ...]:
     """One Run for each of `settings`, in their order, measured side by side.
 
@@ -186,6 +187,7 @@ def interleaved_runs(
         for setting in settings:
             engine.reset(setting)
         for arm, prompt in _interleaved(len(settings), prompts, repeat):
+            before_reply()
             began = at()
             reply = engine.run(settings[arm], prompt, sampling)
             replies[arm].append(replace(reply, repeat=repeat, at_seconds=began))
@@ -295,12 +297,17 @@ def _measure_trace(bench: Bench, found: Findings) -> None:
     for setting in bench.request.settings:
         bench.sentinel.warm_up()
         bench.engine.warm_up(setting)
+        prompts = []
+        for prompt in bench.prompts:
+            bench.sentinel.seconds()
+            at = bench.clock()
+            prompts += [
+                replace(reply, at_seconds=at) for reply in bench.engine.rounds(setting, [prompt], sampling).prompts
+            ]
         bench.sentinel.seconds()
-        trace = bench.engine.rounds(setting, bench.prompts, sampling)
-        bench.sentinel.seconds()
-        found.traces.append(trace)
+        found.traces.append(Trace(setting=setting, sampling=sampling, prompts=tuple(prompts)))
         if setting.drafter in REPLAYED_DRAFTERS and compares(sampling):
-            found.matches.extend(_match_trace(setting, prompt) for prompt in trace.prompts)
+            found.matches.extend(_match_trace(setting, prompt) for prompt in prompts)
 
 
 def compares(sampling: Sampling) -> bool:
@@ -333,7 +340,13 @@ def _measure_runs(bench: Bench, found: Findings) -> None:
     request = bench.request
     found.runs.extend(
         interleaved_runs(
-            bench.engine, request.settings, bench.prompts, bench.profile.sampling, request.repeats, at=bench.clock
+            bench.engine,
+            request.settings,
+            bench.prompts,
+            bench.profile.sampling,
+            request.repeats,
+            at=bench.clock,
+            before_reply=bench.sentinel.seconds,
         )
     )
     bench.sentinel.seconds()

@@ -191,6 +191,7 @@ class PromptTrace(Record, kw_only=True):
     seconds: tuple[float, ...]
     drafted: tuple[int, ...]
     accepted: tuple[int, ...]
+    at_seconds: float | None = None
 
 
 class Trace(Record, kw_only=True):

@@ -81,8 +81,8 @@ def shell(arguments: Sequence[str]) -> str:
     return shlex.join(arguments)
 
 
-def command_for(profile: Profile, chosen: Chosen, binary: str = "llama-server") -> str:
-    """The line that starts what was chosen, with the models, sampling, threads and flags of `profile`."""
+def command_for(profile: Profile, chosen: Chosen, binary: str = "") -> str:
+    """The line that starts what was chosen, with the binary, models, sampling, threads and flags of `profile`."""
     setting = chosen_setting(profile, chosen)
     arguments = llama_server(
         setting,
@@ -90,11 +90,18 @@ def command_for(profile: Profile, chosen: Chosen, binary: str = "llama-server") 
         profile.engine.spellings,
         profile.sampling,
         profile.key.flags,
-        binary=binary,
+        binary=binary or profiled_binary(profile),
         threads=profile.key.threads,
         draft_threads=profile.key.threads,
     )
     return shell(arguments)
+
+
+def profiled_binary(profile: Profile) -> str:
+    """The binary that was profiled; the usual name where it was embedded, behind an address or the fake."""
+    command = profile.engine.command[0] if profile.engine.command else ""
+    has_none = command in ("", "xllamacpp") or command.startswith(("fake:", "http:", "https:"))
+    return "llama-server" if has_none else command
 
 
 def chosen_setting(profile: Profile, chosen: Chosen) -> Setting:

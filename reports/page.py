@@ -31,19 +31,32 @@ SHOWN_REJECTED = 20
 DEFINITIONS = (
     (
         "speed",
-        "decoded tokens after each reply's first over their decode seconds, over one fixed list of prompts; the median "
-        "over repeats. Prefill is not in it.",
+        (
+            "decoded tokens after each reply's first over their decode seconds, over one fixed list of prompts; the median "
+            "over repeats. Prefill is not in it."
+        ),
     ),
     (
         "in profile",
-        "a round time, real or forced, of this target, drafter and draft length was measured while profiling; plain "
-        "decoding always is. Errors are quoted over the other rows.",
+        (
+            "a round time, real or forced, of this target, drafter and draft length was measured while profiling; plain "
+            "decoding always is. Errors are quoted over the other rows."
+        ),
+    ),
+    (
+        "measured",
+        (
+            "the median over repeats with the session's drift divided out, as plain decoding beside it shows it; raw is "
+            "what the clock gave."
+        ),
     ),
     ("error", "forecast / measured - 1: above zero the forecast was too high."),
     (
         "interval",
-        "what a validation session would measure, at the level quoted, its own noise included; for a measurement the "
-        "interval of its median over repeats.",
+        (
+            "what a validation session would measure, at the level quoted, its own noise included; for a measurement the "
+            "interval of its median over repeats."
+        ),
     ),
     ("speed-up", "the median ratio to plain decoding of the same target within the same repeat (paired)."),
     ("ceiling", "bytes that a plain step must read, at the measured memory bandwidth."),

@@ -3,7 +3,7 @@
 import shutil
 import sys
 from types import TracebackType
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 from ..calibrate.records import Interval, Recommendation, Validation
 from ..profiler.records import Profile
@@ -76,7 +76,7 @@ class Progress:
             self._write("\r\x1b[2K")
         self._open = False
 
-    def __enter__(self) -> "Progress":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

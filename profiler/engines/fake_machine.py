@@ -338,11 +338,11 @@ LOSES_AT_90 = FakeMachine(
     draft=FakeModel("draft-q4", "Q4_0", 60_000_000, 80_000_000, _curve(0.4e-3, 5.6e-3, 1.0e-6)),
     workloads=(
         FakeWorkload("ordinary", "prose", (60, 128), Agreement(18.0, 2.0, 12.0), Copying(60.0, 6.0, 0.03)),
-        FakeWorkload("copying", "copying", (300, 480), Agreement(27.0, 3.0, 16.0), Copying(10.0, 30.0, 0.03)),
+        FakeWorkload("copying", "copying", (300, 480), Agreement(27.0, 3.0, 16.0), Copying(20.0, 12.0, 0.03)),
     ),
     overhead_seconds=0.4e-3,
     overhead_per_token_seconds=0.05e-3,
-    ngram_overhead_seconds=0.5e-3,
+    ngram_overhead_seconds=4.0e-3,
     bandwidth_bytes_per_second=20e9,
 )
 """A processor that computes rather than reads: nine drafted tokens in ten are accepted, and it is slower all the same."""

@@ -5,6 +5,7 @@ without restarts; else the least recently used one is ended first. Rounds are re
 one round carry the same predicted_ms, and the increments of draft_n and draft_n_accepted are the round's counts.
 """
 
+import contextlib
 import hashlib
 import random
 import re
@@ -12,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
@@ -39,7 +40,7 @@ from .base import EngineFailed, Unsupported
 from .llama_server import LlamaServer
 
 WARM_UP_REQUESTS = 10
-WARM_UP_TOKENS = 8
+WARM_UP_TOKENS = 4
 DECODE_TOKENS = 12
 """Tokens of one decode sample."""
 MEMORY_SHARE = 0.4
@@ -240,9 +241,7 @@ class LlamaCpp:
             flags += [spellings["draft_p_min"], f"{setting.p_min:g}"]
         return flags
 
-    def _server(
-        self, setting: Setting, forced_rates: tuple[float, ...] | None = None, lane: str = ""
-    ) -> LlamaServer:
+    def _server(self, setting: Setting, forced_rates: tuple[float, ...] | None = None, lane: str = "") -> LlamaServer:
         """The warm server of a setting, started if need be. Servers of different lanes are kept apart."""
         if self._url is not None:
             if setting.drafter != "none" or forced_rates is not None:
@@ -258,12 +257,16 @@ class LlamaCpp:
             server = self._start(setting, flags)
         self._servers[key] = server
         if not server.warm:
-            for i in range(WARM_UP_REQUESTS):
-                server.post(
-                    "/completion", {"prompt": self._filler(16 + i), "n_predict": WARM_UP_TOKENS, "cache_prompt": False}
-                )
-            server.warm = True
+            self._warm(server, setting.draft_tokens)
         return server
+
+    def _warm(self, server: LlamaServer, draft_tokens: int) -> None:
+        """Ten short requests, the last two long enough for a few full drafts."""
+        for i in range(WARM_UP_REQUESTS):
+            longer = draft_tokens if i >= WARM_UP_REQUESTS - 2 else 0
+            body = {"prompt": self._filler(16 + i), "n_predict": WARM_UP_TOKENS + longer, "cache_prompt": False}
+            server.post("/completion", {**body, "ignore_eos": True})
+        server.warm = True
 
     def _start(self, setting: Setting, flags: list[str]) -> LlamaServer:
         if self._url is not None:
@@ -373,20 +376,25 @@ class LlamaCpp:
             raise EngineFailed("the engine's answer has no timings: is this a llama-server of 2024 or newer?")
         return timings
 
-    def _stream_rounds(self, events: Iterable[dict[str, Any]]) -> tuple[list[Round], dict[str, Any]]:
-        """Rounds of a streamed reply, without the first token, and the final event."""
+    def _stream_rounds(
+        self, events: Generator[dict[str, Any], None, None], most: int | None = None
+    ) -> tuple[list[Round], dict[str, Any]]:
+        """Rounds of a streamed reply, without the first token, and the final event; the stream is left after `most`."""
         marks: list[tuple[float, int, int]] = []
         final: dict[str, Any] = {}
-        for event in events:
-            if event.get("stop"):
-                final = event
-                break
-            if "error" in event:
-                raise EngineFailed(f"llama-server broke off a reply: {event['error']}")
-            timings = self._timings(event)
-            mark = (timings["predicted_ms"], timings.get("draft_n", 0), timings.get("draft_n_accepted", 0))
-            if not marks or mark[0] != marks[-1][0]:
-                marks.append(mark)
+        with contextlib.closing(events):
+            for event in events:
+                if event.get("stop"):
+                    final = event
+                    break
+                if "error" in event:
+                    raise EngineFailed(f"llama-server broke off a reply: {event['error']}")
+                timings = self._timings(event)
+                mark = (timings["predicted_ms"], timings.get("draft_n", 0), timings.get("draft_n_accepted", 0))
+                if not marks or mark[0] != marks[-1][0]:
+                    marks.append(mark)
+                if most is not None and len(marks) > most:
+                    break
         rounds = [
             Round((after[0] - before[0]) / 1e3, after[1] - before[1], after[2] - before[2])
             for before, after in pairwise(marks)
@@ -449,8 +457,9 @@ class LlamaCpp:
         ids = self._filler(context)
         self._prime(server, ids)
         body = {"prompt": ids, "temperature": 0, "cache_prompt": True, "ignore_eos": True, "timings_per_token": True}
-        count = rounds + 1 + setting.draft_tokens + 1
-        found, _ = self._stream_rounds(server.stream({**body, "n_predict": count}))
+        # The engine drafts less towards the end of a reply, so that the end is never reached: the stream is left before.
+        longest = (rounds + 2) * (setting.draft_tokens + 1)
+        found, _ = self._stream_rounds(server.stream({**body, "n_predict": longest}), most=rounds + 1)
         full = [r for r in found[1:] if r.drafted == setting.draft_tokens]
         if not full:
             raise Unsupported(f"no round of {setting.draft_tokens} drafted tokens came about")

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ class LlamaServer:
             raise EngineFailed(f"llama-server refused a request: {message}")
         return answer
 
-    def stream(self, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    def stream(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:
         """The events of a streamed /completion, the final one (stop: true) included."""
         try:
             with self._client.stream("POST", "/completion", json={**body, "stream": True}) as response:

@@ -47,7 +47,7 @@ def test_first_stage_asks_for_bandwidth_and_every_model_on_both_sides_of_the_ker
 
 
 def test_a_clearly_slower_target_is_run_less_often_and_apart():
-    profile, calls = measured("interior-tie", stop_after=5)
+    _, calls = measured("interior-tie", stop_after=5)
     first, second = calls[4]
     assert [setting.target for setting in first.settings] == ["target-q4"]
     assert [setting.target for setting in second.settings] == ["target-q8"]
@@ -81,7 +81,8 @@ def test_what_cannot_win_is_dropped_with_its_numbers_but_each_drafter_kind_is_me
     best = plan.best_plain_speed(profile)
     assert best is not None and best.target == "target-q4"
     assert {candidate.drafter for candidate in screening.kept} == {"model", "ngram"}
-    assert any(name.startswith("target-q8 x") or name.startswith("target-q4 x") for name in screening.dropped)
+    assert set(screening.dropped) < {plan.candidate_name(candidate) for candidate in profile.candidates}
+    assert screening.dropped
     assert all(f"{best.tokens_per_second:.1f} tokens/s" in reason for reason in screening.dropped.values())
     assert plan.next_requests(profile).dropped == screening.dropped
 

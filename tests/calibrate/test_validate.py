@@ -7,8 +7,9 @@ from math import comb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from specgauge.calibrate import validate
+from specgauge.calibrate import arms, validate
 from specgauge.calibrate.records import (
     Chosen,
     Interval,
@@ -284,8 +285,6 @@ def test_tokens_per_round_come_from_the_engines_counters():
 def test_replies_that_differ_are_counted():
     profile, recommendation = profile_with(MODEL_3), recommending(MODEL_4, MODEL_4, MODEL_4)
     runs = [run_of(setting, lambda r, w: 100.0, range(5)) for setting in (PLAIN, MODEL_4)]
-    from msgspec.structs import replace
-
     odd = replace(runs[1].replies[0], reply_sha256="other")
     runs[1] = replace(runs[1], replies=(odd, *runs[1].replies[1:]))
     found = validate.validation(profile, HandMade(), recommendation, runs, (), SESSION)  # type: ignore[arg-type]
@@ -313,7 +312,7 @@ def test_fresh_rounds_are_compared_at_the_profiles_reference_speed():
 
 
 def test_the_baseline_the_choices_and_their_neighbours_are_run():
-    settings = validate.settings_to_run(profile_with(MODEL_3), recommending(NGRAM_12, MODEL_4, NGRAM_12))
+    settings = arms.settings_to_run(profile_with(MODEL_3), recommending(NGRAM_12, MODEL_4, NGRAM_12))
     assert settings[0] == PLAIN
     assert len(set(settings)) == len(settings)
     assert {MODEL_3, MODEL_4, MODEL.setting(5), NGRAM.setting(8), NGRAM_12} <= set(settings)
@@ -323,21 +322,21 @@ def test_the_baseline_the_choices_and_their_neighbours_are_run():
 def test_six_rows_over_two_drafters_are_not_in_the_profile(choice: Setting):
     measured = (*map(MODEL.setting, (1, 4, 8)), *map(NGRAM.setting, (4, 8)))
     profile = profile_with(*measured)
-    settings = validate.settings_to_run(profile, recommending(choice, choice, choice))
-    unrun = [setting for setting in settings if not validate.in_profile(profile, setting)]
-    assert len(unrun) * 2 >= validate.LEAST_UNRUN_ROWS
+    settings = arms.settings_to_run(profile, recommending(choice, choice, choice))
+    unrun = [setting for setting in settings if not arms.in_profile(profile, setting)]
+    assert len(unrun) * 2 >= arms.LEAST_UNRUN_ROWS
     assert {setting.drafter for setting in unrun} == {"model", "ngram"}
 
 
 def test_fresh_rounds_are_asked_of_each_model_drafter_at_one_to_eight():
-    requests = validate.check_requests(profile_with(), [PLAIN, MODEL_3, MODEL_4, NGRAM_12])
+    requests = arms.check_requests(profile_with(), [PLAIN, MODEL_3, MODEL_4, NGRAM_12])
     assert [request.settings[0].draft_tokens for request in requests] == list(range(1, 9))
 
 
 # --- how often
 
 
-def repeats_needed(noise: Callable[[int], float], seconds: float = 1e9) -> validate.Settled:
+def repeats_needed(noise: Callable[[int], float], seconds: float = 1e9) -> arms.Settled:
     """Repeats of 10 s each, in which the choice varies by `noise`."""
     done: list[int] = []
 
@@ -350,7 +349,7 @@ def repeats_needed(noise: Callable[[int], float], seconds: float = 1e9) -> valid
             run_of(MODEL_3, lambda r, w: 129.0, once),
         ]
 
-    return validate.run_until_settled(one_repeat, {"": MODEL_4}, clock=lambda: 10.0 * len(done), seconds=seconds)
+    return arms.run_until_settled(one_repeat, {"": MODEL_4}, clock=lambda: 10.0 * len(done), seconds=seconds)
 
 
 def wild(repeat: int) -> float:
@@ -360,7 +359,7 @@ def wild(repeat: int) -> float:
 def test_a_quiet_machine_needs_the_least_repeats():
     settled = repeats_needed(lambda repeat: 1.0)
     assert (settled.repeats, settled.stopped_by) == (5, "settled")
-    assert all(len(validate.repeat_speeds(run, "ordinary")) == 5 for run in settled.runs)
+    assert all(len(arms.repeat_speeds(run, "ordinary")) == 5 for run in settled.runs)
 
 
 def test_a_noisy_one_gets_more_until_the_interval_is_narrow():
@@ -382,7 +381,7 @@ def test_or_what_time_allows_but_never_less_than_the_least(seconds: float, repea
 
 @given(st.lists(st.floats(0.1, 10.0), min_size=1, max_size=40))
 def test_the_median_interval_holds_the_median_and_its_stated_level(values: list[float]):
-    low, high = validate.median_interval(values)
+    low, high = arms.median_interval(values)
     assert low <= sorted(values)[len(values) // 2] <= high
     if len(values) >= 6 and len(set(values)) == len(values):
         k = sorted(values).index(low) + 1
@@ -391,4 +390,4 @@ def test_the_median_interval_holds_the_median_and_its_stated_level(values: list[
 
 
 def test_the_median_interval_of_ten_is_from_the_second_to_the_ninth():
-    assert validate.median_interval([float(i) for i in range(1, 11)]) == (2.0, 9.0)
+    assert arms.median_interval([float(i) for i in range(1, 11)]) == (2.0, 9.0)

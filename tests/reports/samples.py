@@ -77,7 +77,7 @@ def sample(name: str = "smol", folder: str = "/models", workload: str = "copying
     forecasts = tuple(_forecasts(candidates, workloads))
     rows = tuple(_rows(forecasts))
     profile = _profile(models, candidates, workloads, name)
-    recommendation = _recommendation(forecasts, models, workloads)
+    recommendation = _recommendation(forecasts, models, workloads, name)
     return Sample(profile, _calibration(name, workloads), recommendation, _validation(rows, name))
 
 
@@ -414,7 +414,7 @@ def _advice(forecasts: tuple[SettingForecast, ...], models: tuple[ModelFile, ...
 
 
 def _recommendation(
-    forecasts: tuple[SettingForecast, ...], models: tuple[ModelFile, ...], workloads: tuple[str, ...]
+    forecasts: tuple[SettingForecast, ...], models: tuple[ModelFile, ...], workloads: tuple[str, ...], name: str
 ) -> Recommendation:
     advice = tuple(_advice(forecasts, models, workload) for workload in workloads)
     first = advice[0]
@@ -432,7 +432,7 @@ def _recommendation(
         candidates=forecasts,
         ceiling_tokens_per_second=2.15e10 / SIZE_BYTES["Q4_0"],
         bandwidth_share=0.41,
-        dropped={"smol-Q4_0 x smol-Q4_0": "at perfect acceptance 61 tokens/s, plain decoding 117 tokens/s"},
+        dropped={f"{name}-Q4_0 x {name}-Q4_0": "at perfect acceptance 61 tokens/s, plain decoding 117 tokens/s"},
         unsettled=("3 and 4 draft tokens cannot be told apart for copying: about 240 more rounds would",),
         command=f"llama-server -m {first.chosen.target.path} -c 2048 --spec-type none --temp 0 --seed 1",
     )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from specgauge.reports.page import write_report
 from .samples import Sample, sample
 from .test_page import HOSTILE
 
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
 SECTIONS = ("forecast-against-measured", "speed-over-draft-length", "verification-cost", "where-a-round-goes")
 pytestmark = pytest.mark.browser
@@ -20,18 +22,17 @@ pytestmark = pytest.mark.browser
 class Opened:
     """A page and what it did that it should not."""
 
-    page: object
+    page: Any
     url: str
     complaints: list[str] = field(default_factory=list)
     requests: list[str] = field(default_factory=list)
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[object]:
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+def browser() -> Iterator[Any]:
     if not CHROMIUM.exists():
         pytest.skip(f"no {CHROMIUM}: apt-get install chromium")
-    with api.sync_playwright() as playwright:
+    with sync_api.sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=str(CHROMIUM), args=["--no-sandbox"])
         yield chromium
         chromium.close()
@@ -99,8 +100,8 @@ def test_tables_open_and_stay_inside_a_phone(browser, reports: dict[str, Path]):
 
 def test_colours_follow_the_scheme_while_open(browser, reports: dict[str, Path]):
     page = _open(browser, reports["demo"], 1280, "light").page
-    ink = "getComputedStyle(document.querySelector('.plot .xtick text')).fill"
-    before = page.evaluate(ink)
+    label = page.locator(".plot .xtick text").first
+    sync_api.expect(label).to_have_css("fill", "rgb(27, 30, 35)")
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"{ink} !== '{before}'")
+    sync_api.expect(label).to_have_css("fill", "rgb(233, 235, 238)")
     page.context.close()

@@ -111,6 +111,16 @@ def test_command_of_a_choice_finds_its_files_again(demo: Sample):
         assert ("ngram-simple" in arguments) == (advice.chosen.drafter == "ngram")
 
 
+@pytest.mark.parametrize(
+    ("command", "named"),
+    [((), "llama-server"), (("xllamacpp",), "llama-server"), (("/opt/llama-server",), "/opt/llama-server")],
+)
+def test_the_profiled_binary_is_named(demo: Sample, command: tuple[str, ...], named: str):
+    engine = msgspec.structs.replace(demo.profile.engine, command=command)
+    profile = msgspec.structs.replace(demo.profile, engine=engine)
+    assert shlex.split(commands.command_for(profile, demo.recommendation.chosen))[0] == named
+
+
 def _binary() -> str | None:
     return os.environ.get("SPECGAUGE_LLAMA_SERVER") or shutil.which("llama-server")
 

@@ -42,20 +42,21 @@ def write(path: Path, records: Sample, validated: bool = True) -> str:
 
 def own(text: str) -> str:
     """The page without plotly's script, which is the only script of more than a million characters."""
-    return re.sub(r"<script nonce=[^>]*>.{1000000,}?</script>", "", text, flags=re.S)
+    return re.sub(r"<script nonce=[^>]*>.{1000000,}?</script>", "", text, flags=re.DOTALL)
 
 
 def test_one_file_within_its_size_with_plotly_once(demo: Sample, tmp_path: Path):
     text = write(tmp_path / "report.html", demo)
     assert os.path.getsize(tmp_path / "report.html") < LIMIT_BYTES
-    assert len(re.findall(r"<script nonce=[^>]*>.{1000000,}?</script>", text, flags=re.S)) == 1
+    assert len(re.findall(r"<script nonce=[^>]*>.{1000000,}?</script>", text, flags=re.DOTALL)) == 1
     assert len(own(text)) < 10**6
 
 
 def test_no_element_names_anything_outside(demo: Sample, tmp_path: Path):
     page = Elements(own(write(tmp_path / "report.html", demo)))
     assert not {name for _, name, _ in page.attributes} & {"src", "href", "srcset", "action", "onclick"}
-    assert "link" not in page.tags and "http" not in own((tmp_path / "report.html").read_text())
+    assert "link" not in page.tags
+    assert not re.findall(r"https?:|//\w+\.", own((tmp_path / "report.html").read_text()))
 
 
 def test_first_screen_has_verdict_speeds_and_command(demo: Sample, tmp_path: Path):
@@ -96,7 +97,7 @@ def test_hostile_names_change_nothing_but_text(demo: Sample, tmp_path: Path):
     hostile = Elements(own(text))
     count = {tag: tame.tags.count(tag) for tag in set(tame.tags) - {"span"}}
     assert {tag: hostile.tags.count(tag) for tag in set(hostile.tags) - {"span"}} == count
-    assert "49" not in re.findall(r"onerror=owned=1&gt;(..)", text)
+    assert "{{7*7}}" in text
     assert os.path.getsize(tmp_path / "hostile.html") < LIMIT_BYTES
 
 

@@ -50,7 +50,7 @@ def test_piped_output_has_no_escape_codes_and_no_color_is_honoured(demo: Sample,
     assert "\x1b" not in printed(demo)
     monkeypatch.setenv("NO_COLOR", "1")
     coloured = re.findall(r"\x1b\[([\d;]*)m", printed(demo, force_terminal=True))
-    assert not any(code.startswith(("3", "4", "9")) for codes in coloured for code in codes.split(";"))
+    assert coloured and not any(re.match(r"[349]\d", code) for codes in coloured for code in codes.split(";"))
 
 
 def test_hostile_names_are_text():
@@ -91,11 +91,8 @@ def test_progress_in_a_pipe_is_one_plain_line_a_step():
 
 
 def test_progress_survives_a_closed_stream():
-    stream = io.StringIO()
+    stream = Terminal()
+    progress = Progress(stream)
     stream.close()
-    with pytest.raises(ValueError):
-        stream.write("")
-    progress = Progress(Terminal())
-    progress._stream = stream
     progress("steps", 1, 2)
     progress.close()

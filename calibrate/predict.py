@@ -1,0 +1,71 @@
+"""What if: forecasts of settings from a profile alone, nothing is run."""
+
+from dataclasses import dataclass
+
+from ..profiler.records import Profile, Setting
+from .fit import Calibrated
+from .plan import candidate_name
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """One row of `predict`: a setting on a workload, speeds in tokens/s."""
+
+    target: str
+    target_quant: str
+    drafter: str
+    draft: str
+    draft_quant: str
+    draft_tokens: int
+    context: int
+    streams: int
+    workload: str
+    tokens_per_second: float
+    low: float
+    high: float
+    level: float
+    speed_up: float
+    provenance: str
+
+    def as_line(self) -> str:
+        """The row in words."""
+        drafter = f"{self.drafter} {self.draft} {self.draft_tokens}" if self.draft_tokens else "plain"
+        speed = f"{self.tokens_per_second:8.2f} ({self.low:.2f} to {self.high:.2f}) tokens/s"
+        return f"{self.target:24} {drafter:32} {self.workload:12} {speed}  x{self.speed_up:.2f}  {self.provenance}"
+
+
+def predictions_of(profile: Profile, calibrated: Calibrated, lengths: tuple[int, ...] | None) -> tuple[Prediction, ...]:
+    """Forecasts of every candidate that was measured, at `lengths` (None: 0 and its own), on every workload."""
+    kept = [candidate for candidate in profile.candidates if candidate_name(candidate) not in profile.dropped]
+    settings = [
+        candidate.setting(length)
+        for candidate in kept
+        for length in (lengths if lengths is not None else (0, *candidate.draft_tokens))
+        if candidate.drafter != "none" or length == 0
+    ]
+    workloads = tuple(dict.fromkeys(prompt.workload for prompt in profile.prompts))
+    return tuple(
+        _prediction(calibrated, setting, workload) for setting in dict.fromkeys(settings) for workload in workloads
+    )
+
+
+def _prediction(calibrated: Calibrated, setting: Setting, workload: str) -> Prediction:
+    forecast = calibrated.forecast(setting, workload)
+    speed = forecast.tokens_per_second
+    return Prediction(
+        target=setting.target,
+        target_quant=setting.target_quant,
+        drafter=setting.drafter,
+        draft=setting.draft,
+        draft_quant=setting.draft_quant,
+        draft_tokens=setting.draft_tokens,
+        context=setting.context,
+        streams=setting.streams,
+        workload=workload,
+        tokens_per_second=speed.value,
+        low=speed.low,
+        high=speed.high,
+        level=calibrated.level,
+        speed_up=forecast.speed_up,
+        provenance=forecast.provenance,
+    )
