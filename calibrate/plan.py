@@ -1,32 +1,34 @@
 """What to measure next: a pure function of the evidence so far, so that an interrupted profile can go on.
 
-Four stages, each decided by the numbers of the one before it:
-1. memory bandwidth and the pass times of every model file;
-2. plain runs of every target; targets whose plain step is clearly slower get fewer repeats;
-3. where n-gram drafters of every target would be right, replayed over the plain replies: that costs no run;
-4. for each drafter that can still win, its round overhead and its acceptance. A candidate whose speed at perfect
+Each stage is decided by the numbers of the one before it:
+1. memory bandwidth, and one plain pass of every target, which tells how long prompts and replies are;
+2. the pass times of every model file, at contexts that span those replies;
+3. more plain runs of the targets that are not clearly slower than the fastest;
+4. where n-gram drafters of every target would be right, replayed over the plain replies: that costs no run;
+5. for each drafter that can still win, its round overhead and its acceptance. A candidate whose speed at perfect
    acceptance stays below the best plain speed is dropped, and so is an n-gram drafter whose forecast from replay and pass
    times stays clearly below the best setting on every workload; the numbers are kept as the reason.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..profiler.records import Candidate, ModelFile, Profile, Request, Run, Setting
+from ..profiler.records import Candidate, ModelFile, Profile, PromptRun, Request, Setting
 
 if TYPE_CHECKING:
     from .fit import Calibrated
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 """Both sides of the kernel switches after 8 and 16."""
-CONTEXTS = (64, 256)
-"""Both ends of the default workloads' prompts and replies."""
+CONTEXT_GRAIN = 32
+"""Contexts are rounded to multiples of this: down at the short end, up at the long one."""
 STEP_REPEATS = 5
 PLAIN_REPEATS = 5
-SLOW_TARGET_REPEATS = 1
-"""Their plain speed is no baseline; the replies are needed all the same."""
+FIRST_REPEATS = 1
+"""All that clearly slower targets get: their plain speed is no baseline, but their replies are needed."""
 OUTRUN = 0.85
 """A forecast without overhead below this share of the best one is not going to win."""
 SLOW_TARGET = 1.25
@@ -65,13 +67,10 @@ class Screening:
 def next_requests(profile: Profile) -> Plan:
     """The requests of the first stage that is not done. Deterministic: equal evidence gives equal requests."""
     done = {measurement.digest for measurement in profile.measurements}
-    for stage in (step_requests, plain_requests):
+    for stage in (first_requests, step_requests, plain_requests, match_requests):
         waiting = _not_done(stage(profile), done)
         if waiting:
             return Plan(waiting, {})
-    waiting = _not_done(match_requests(profile), done)
-    if waiting:
-        return Plan(waiting, {})
     screening = screen(profile)
     return Plan(_not_done(drafter_requests(profile, screening.kept), done), screening.dropped)
 
@@ -81,9 +80,15 @@ def candidate_name(candidate: Candidate) -> str:
     return f"{candidate.target} x {candidate.draft or candidate.drafter}"
 
 
+def first_requests(profile: Profile) -> tuple[Request, ...]:
+    """Stage 1: bandwidth before weights load, then one plain pass of every target, interleaved."""
+    bandwidth = Request(action="bandwidth", repeats=STEP_REPEATS, expected_seconds=BANDWIDTH_SECONDS)
+    return (bandwidth, _plain_block(profile, plain_settings(profile), FIRST_REPEATS))
+
+
 def step_requests(profile: Profile) -> tuple[Request, ...]:
-    """Stage 1: bandwidth, then passes of every model file, as target where it is one."""
-    requests = [Request(action="bandwidth", repeats=STEP_REPEATS, expected_seconds=BANDWIDTH_SECONDS)]
+    """Stage 2: passes of every model file, as target where it is one."""
+    requests = []
     for model in profile.models:
         used = [candidate for candidate in profile.candidates if model.label in (candidate.target, candidate.draft)]
         if used:
@@ -92,10 +97,10 @@ def step_requests(profile: Profile) -> tuple[Request, ...]:
 
 
 def plain_requests(profile: Profile) -> tuple[Request, ...]:
-    """Stage 2: plain runs of all targets; the contenders interleaved in one block, the clearly slower in another."""
-    contenders, slow = _split_by_plain_step(profile, plain_settings(profile))
-    blocks = ((contenders, PLAIN_REPEATS), (slow, SLOW_TARGET_REPEATS))
-    return tuple(_plain_block(profile, settings, repeats) for settings, repeats in blocks if settings)
+    """Stage 3: the rest of the plain repeats, of the targets that are not clearly slower than the fastest."""
+    contenders, _ = _split_by_plain_step(profile, plain_settings(profile))
+    more = PLAIN_REPEATS - FIRST_REPEATS
+    return (_plain_block(profile, contenders, more, FIRST_REPEATS),) if contenders else ()
 
 
 def screen(profile: Profile) -> Screening:
@@ -161,7 +166,7 @@ def _evidence_of(action: str, profile: Profile) -> bool:
 
 
 def drafter_requests(profile: Profile, kept: Sequence[Candidate]) -> tuple[Request, ...]:
-    """Stage 4: rounds and acceptance of the candidates that can still win."""
+    """Stage 5: rounds and acceptance of the candidates that can still win."""
     requests: list[Request] = []
     for candidate in kept:
         measure = _ngram_requests if candidate.drafter == "ngram" else _model_requests
@@ -181,7 +186,7 @@ def round_requests(
         Request(
             action="rounds",
             settings=(candidate.setting(length),),
-            contexts=contexts_of(candidate.context)[-most_contexts:],
+            contexts=contexts_of(profile, candidate.context)[-most_contexts:],
             repeats=repeats,
             forced_rates=(0.0,) * length if forced else None,
             expected_seconds=_Estimate(profile).rounds(candidate, length, repeats),
@@ -196,12 +201,15 @@ def plain_settings(profile: Profile) -> tuple[Setting, ...]:
     return tuple(reversed(settings.values()))
 
 
-def contexts_of(reserved: int) -> tuple[int, ...]:
-    """Two cached lengths that leave room for the widest pass in `reserved` tokens of context."""
-    room = reserved - max(WIDTHS) - 8
-    if CONTEXTS[-1] <= room:
-        return CONTEXTS
-    return tuple(sorted({max(8, min(CONTEXTS[0], room // 3)), max(8, room)}))
+def contexts_of(profile: Profile, reserved: int) -> tuple[int, ...]:
+    """Two cached lengths that span the workloads' replies and leave room for the widest pass in `reserved` tokens."""
+    room = max(16, (reserved - max(WIDTHS) - 8))
+    replies = [reply for measurement in profile.measurements for run in measurement.runs for reply in run.replies]
+    shortest = min((reply.prompt_tokens for reply in replies), default=4 * CONTEXT_GRAIN)
+    longest = max((reply.prompt_tokens + reply.reply_tokens for reply in replies), default=8 * CONTEXT_GRAIN)
+    low = max(CONTEXT_GRAIN, shortest // CONTEXT_GRAIN * CONTEXT_GRAIN)
+    high = max(2 * low, -(-longest // CONTEXT_GRAIN) * CONTEXT_GRAIN)
+    return (low, high) if high <= room else (min(low, room // 3), room)
 
 
 def spread(lengths: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:
@@ -218,24 +226,23 @@ class PlainSpeed:
 
 
 def best_plain_speed(profile: Profile) -> PlainSpeed | None:
-    """The fastest target's median plain speed on its slowest workload; None before stage 2."""
-    speeds = [
-        PlainSpeed(run.setting.target, min(_speeds_by_workload(run)))
-        for measurement in profile.measurements
-        for run in measurement.runs
-        if run.setting.drafter == "none" and run.replies
-    ]
+    """The fastest target's median plain speed on its slowest workload; None before stage 1."""
+    replies: dict[str, list[PromptRun]] = defaultdict(list)
+    for measurement in profile.measurements:
+        for run in measurement.runs:
+            if run.setting.drafter == "none":
+                replies[run.setting.target] += run.replies
+    speeds = [PlainSpeed(target, min(_speeds_by_workload(found))) for target, found in replies.items() if found]
     return max(speeds, key=lambda speed: speed.tokens_per_second, default=None)
 
 
-def _speeds_by_workload(run: Run) -> list[float]:
-    workloads = {reply.prompt.workload for reply in run.replies}
-    return [median(_repeat_speeds(run, workload)) for workload in sorted(workloads)]
+def _speeds_by_workload(replies: Sequence[PromptRun]) -> list[float]:
+    workloads = {reply.prompt.workload for reply in replies}
+    return [median(_repeat_speeds([r for r in replies if r.prompt.workload == one])) for one in sorted(workloads)]
 
 
-def _repeat_speeds(run: Run, workload: str) -> list[float]:
+def _repeat_speeds(replies: Sequence[PromptRun]) -> list[float]:
     """Speed of each repeat: tokens after each reply's first over their decode seconds."""
-    replies = [reply for reply in run.replies if reply.prompt.workload == workload]
     passes = [[reply for reply in replies if reply.repeat == repeat] for repeat in {reply.repeat for reply in replies}]
     return [
         sum(reply.reply_tokens - 1 for reply in once) / sum(reply.decode_seconds for reply in once) for once in passes
@@ -247,7 +254,7 @@ def _not_done(requests: Iterable[Request], done: set[str]) -> tuple[Request, ...
 
 
 def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> Request:
-    contexts = contexts_of(min(candidate.context for candidate in used))
+    contexts = contexts_of(profile, min(candidate.context for candidate in used))
     return Request(
         action="steps",
         model=model.label,
@@ -260,7 +267,7 @@ def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> 
 
 
 def _split_by_plain_step(profile: Profile, settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:
-    """Contenders and clearly slower targets, by the plain step of stage 1; unknown steps contend."""
+    """Contenders and clearly slower targets, by the plain step of stage 2; unknown steps contend."""
     steps = {setting.target: plain_step_seconds(profile, setting.target) for setting in settings}
     known = [seconds for seconds in steps.values() if seconds is not None]
     limit = SLOW_TARGET * min(known, default=0.0)
@@ -281,13 +288,14 @@ def plain_step_seconds(profile: Profile, model: str) -> float | None:
     return median(seconds) if seconds else None
 
 
-def _plain_block(profile: Profile, settings: Sequence[Setting], repeats: int) -> Request:
+def _plain_block(profile: Profile, settings: Sequence[Setting], repeats: int, first_repeat: int = 0) -> Request:
     estimate = _Estimate(profile)
     return Request(
         action="runs",
         settings=tuple(settings),
         workloads=_workloads(profile),
         repeats=repeats,
+        first_repeat=first_repeat,
         expected_seconds=sum(estimate.plain_pass(setting.target) for setting in settings) * repeats,
     )
 
@@ -328,7 +336,7 @@ def _model_requests(profile: Profile, candidate: Candidate) -> list[Request]:
 
 
 def match_requests(profile: Profile) -> tuple[Request, ...]:
-    """Stage 3: replay of every n-gram drafter over the plain replies of its target."""
+    """Stage 4: replay of every n-gram drafter over the plain replies of its target."""
     return tuple(
         Request(
             action="matches",
@@ -394,7 +402,7 @@ class _Estimate:
 
     def rounds(self, candidate: Candidate, length: int, repeats: int) -> float:
         per_repeat = 12 * self.round(candidate, length)
-        return ASSUMED_START_SECONDS + len(contexts_of(candidate.context)) * per_repeat * (repeats + 1)
+        return ASSUMED_START_SECONDS + 2 * per_repeat * (repeats + 1)
 
     def speculative_pass(self, candidate: Candidate, length: int, workloads: Sequence[str]) -> float:
         rounds_per_token = self.round(candidate, length) / self.step(candidate.target) / (1 + length / 2)

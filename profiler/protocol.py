@@ -345,6 +345,7 @@ def _measure_runs(bench: Bench, found: Findings) -> None:
             bench.prompts,
             bench.profile.sampling,
             request.repeats,
+            first_repeat=request.first_repeat,
             at=bench.clock,
             before_reply=bench.sentinel.seconds,
         )

@@ -241,6 +241,8 @@ class Request(Record, kw_only=True):
     contexts: tuple[int, ...] = ()
     workloads: tuple[str, ...] = ()
     repeats: int = 5
+    first_repeat: int = 0
+    """Where a block of runs goes on counting."""
     forced_rates: tuple[float, ...] | None = None
     expected_seconds: float = 0.0
 
