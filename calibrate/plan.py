@@ -26,6 +26,8 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 CONTEXT_GRAIN = 32
 """Contexts are rounded to multiples of this: down at the short end, up at the long one."""
 STEP_REPEATS = 5
+SLOW_STEP_REPEATS = 3
+"""Of targets whose first plain pass was clearly slower than the fastest target's."""
 PLAIN_REPEATS = 5
 FIRST_REPEATS = 1
 """All that clearly slower targets get: their plain speed is no baseline, but their replies are needed."""
@@ -37,7 +39,8 @@ ROUND_LENGTHS = (1, 4, 8)
 """Draft lengths at which the overhead of a round is fitted: no more than three."""
 ROUND_REPEATS = 3
 """Each repeat is a dozen rounds at each context."""
-MODEL_TRACE_LENGTH = 4
+MODEL_TRACE_LENGTH = 8
+"""The longest one: its rounds show whether the draft agrees at every position that shorter drafts can reach."""
 NGRAM_TRACE_LENGTHS = (4, 8, 16)
 
 ASSUMED_BYTES_PER_SECOND = 15e9
@@ -227,13 +230,18 @@ class PlainSpeed:
 
 def best_plain_speed(profile: Profile) -> PlainSpeed | None:
     """The fastest target's median plain speed on its slowest workload; None before stage 1."""
+    speeds = [PlainSpeed(target, speed) for target, speed in _plain_speeds(profile).items()]
+    return max(speeds, key=lambda speed: speed.tokens_per_second, default=None)
+
+
+def _plain_speeds(profile: Profile) -> dict[str, float]:
+    """By target the median plain speed on its slowest workload, in tokens/s."""
     replies: dict[str, list[PromptRun]] = defaultdict(list)
     for measurement in profile.measurements:
         for run in measurement.runs:
             if run.setting.drafter == "none":
                 replies[run.setting.target] += run.replies
-    speeds = [PlainSpeed(target, min(_speeds_by_workload(found))) for target, found in replies.items() if found]
-    return max(speeds, key=lambda speed: speed.tokens_per_second, default=None)
+    return {target: min(_speeds_by_workload(found)) for target, found in replies.items() if found}
 
 
 def _speeds_by_workload(replies: Sequence[PromptRun]) -> list[float]:
@@ -261,9 +269,16 @@ def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> 
         role="target" if any(candidate.target == model.label for candidate in used) else "draft",
         widths=WIDTHS,
         contexts=contexts,
-        repeats=STEP_REPEATS,
+        repeats=SLOW_STEP_REPEATS if _clearly_slower(profile, model.label) else STEP_REPEATS,
         expected_seconds=_Estimate(profile).steps(model.label, contexts),
     )
+
+
+def _clearly_slower(profile: Profile, model: str) -> bool:
+    """Whether the model is a target only, and its first plain pass took SLOW_TARGET times that of the fastest."""
+    best, own = best_plain_speed(profile), _plain_speeds(profile).get(model)
+    drafts = {candidate.draft for candidate in profile.candidates}
+    return bool(best and own and model not in drafts and SLOW_TARGET * own < best.tokens_per_second)
 
 
 def _split_by_plain_step(profile: Profile, settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:

@@ -29,7 +29,6 @@ RECIPE = 1
 
 ORDINARY = {
     "river": "Explain to a ten-year-old why rivers bend, and what a river does to its banks over many years.",
-    "lighthouse": "Write the beginning of a short story about a lighthouse keeper who receives an unexpected letter.",
     "bread": "Give a step by step recipe for a simple loaf of bread, and say why each step matters.",
 }
 
@@ -44,25 +43,6 @@ COPYING = {
         "6. The brown suitcase lies under the bed in the upper room.\n"
         "7. The white piano stands in the corner of the living room.\n"
         "8. The copper bell hangs from the beam above the front gate.\n"
-    ),
-    "function": (
-        "Copy this Python code exactly as it is, without any comment.\n\n"
-        "def total_price(items, tax_rate):\n"
-        "    total = 0\n"
-        "    for item in items:\n"
-        "        total = total + item.price * item.quantity\n"
-        "    total = total + total * tax_rate\n"
-        "    return total\n\n"
-        "def total_weight(items):\n"
-        "    total = 0\n"
-        "    for item in items:\n"
-        "        total = total + item.weight * item.quantity\n"
-        "    return total\n\n"
-        "def total_count(items):\n"
-        "    total = 0\n"
-        "    for item in items:\n"
-        "        total = total + item.quantity\n"
-        "    return total\n"
     ),
     "letter": (
         "Repeat the letter below word for word.\n\n"
@@ -183,7 +163,7 @@ def requantize(source: Path, destination: Path, quant: str) -> None:
 
 
 def prompts() -> tuple[PromptText, ...]:
-    """Two workloads of three prompts: ordinary answers, and answers that copy their prompt."""
+    """Two workloads of two prompts: ordinary answers, and answers that copy their prompt."""
     chat = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     ordinary = [
         prompt_text(f"ordinary/{name}", "ordinary", "prose", chat.format(text), NEW_TOKENS)

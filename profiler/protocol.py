@@ -37,7 +37,7 @@ OnStep = Callable[[int, int], None]
 
 COLD_VISITS = 2
 """Visits of each shape that are marked cold: kernels are chosen and graphs captured in them."""
-ROUNDS_PER_SAMPLE = 8
+ROUNDS_PER_SAMPLE = 6
 SENTINEL_CONTEXT = 128
 SENTINEL_AGE_SECONDS = 1.0
 """A sentinel older than this no longer stands beside a sample."""

@@ -264,7 +264,7 @@ class LlamaCpp:
         """Ten short requests, the last two long enough for a few full drafts."""
         for i in range(WARM_UP_REQUESTS):
             longer = draft_tokens if i >= WARM_UP_REQUESTS - 2 else 0
-            body = {"prompt": self._filler(16 + i), "n_predict": WARM_UP_TOKENS + longer, "cache_prompt": False}
+            body = {"prompt": self._filler(4 + i), "n_predict": WARM_UP_TOKENS + longer, "cache_prompt": False}
             server.post("/completion", {**body, "ignore_eos": True})
         server.warm = True
 
