@@ -20,7 +20,7 @@ UNRUN_PER_DRAFTER = 1
 UNRUN_LENGTHS = {"model": (2, 6), "ngram": (6, 12, 3)}
 """Draft lengths to check first, by drafter kind; other kinds: those of a draft model."""
 CHECKED_LENGTHS = tuple(range(1, 9))
-CHECKED_REPEATS = 1
+CHECKED_REPEATS = 3
 
 
 def settings_to_run(profile: Profile, recommendation: Recommendation) -> tuple[Setting, ...]:
@@ -86,7 +86,7 @@ def in_profile(profile: Profile, setting: Setting) -> bool:
 
 
 def check_requests(profile: Profile, settings: Iterable[Setting]) -> tuple[Request, ...]:
-    """Fresh rounds, used for no fit, at draft lengths 1 to 8 of each drafter among `settings`, at the longer context.
+    """Fresh rounds, used for no fit, at draft lengths 1 to 8 of each drafter among `settings`, at the shorter context.
 
     Only of draft models: an n-gram drafter offers nothing on the text of a round sample.
     """
@@ -115,9 +115,11 @@ def _arm_key(setting: Setting) -> tuple[str, str, str, int]:
 
 
 def _rivals(profile: Profile, recommendation: Recommendation) -> list[Setting]:
-    """On each workload the best forecast among the settings of the chosen target that are not the choice."""
+    """Where plain decoding is the choice, which has no neighbours: the best drafting forecast of its target."""
     rivals = []
     for workload, choice in chosen_by_workload(profile, recommendation).items():
+        if choice.draft_tokens:
+            continue
         others = [
             forecast
             for forecast in recommendation.candidates

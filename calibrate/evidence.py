@@ -269,5 +269,17 @@ def _after_first(rounds: _Rounds) -> Iterator[_Rounds]:
 def _observation(drafted: int, forced: bool, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> RoundObservation:
     parts = list(parts)
     medians = np.array([np.median(seconds) for seconds, _ in parts])
+    starts = np.array([context[0] for _, context in parts])
     contexts = np.concatenate([context for _, context in parts])
-    return RoundObservation(drafted, float(contexts.mean()), medians, contexts.size, forced)
+    return RoundObservation(drafted, float(contexts.mean()), _centred(medians, starts), contexts.size, forced)
+
+
+def _centred(seconds: np.ndarray, starts: np.ndarray) -> np.ndarray:
+    """Samples (n,) brought to the mean of what they are at each of their contexts: a median over two contexts would lie
+    anywhere between them. As they are where a context has one sample only."""
+    groups = [starts == start for start in np.unique(starts)]
+    if min(group.sum() for group in groups) < 2:
+        return seconds
+    middles = [np.median(seconds[group]) for group in groups]
+    scale = np.select(groups, [np.mean(middles) / middle for middle in middles])
+    return seconds * scale

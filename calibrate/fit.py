@@ -412,7 +412,7 @@ def _with_run_tables(profile: Profile, tables: StepTables, replicates: int) -> S
             contexts = [reply.prompt_tokens + reply.reply_tokens / 2 for reply in runs]
             seconds = np.full((1 + replicates, 1, 1), np.median(steps))
             found[target, "target"] = StepTable(np.array([1]), np.array([np.mean(contexts)]), seconds)
-    return StepTables(found)
+    return StepTables(found, tables.verification)
 
 
 def _fit_pairs(

@@ -2,7 +2,8 @@
 
 Each stage is decided by the numbers of the one before it:
 1. memory bandwidth, and one plain pass of every target, which tells how long prompts and replies are;
-2. the pass times of every model file, at contexts that span those replies;
+2. the pass times of every model file, at contexts that span those replies; of targets that are not clearly slower than
+   the fastest also passes with all rows of output, which verification needs, at every width that a draft length asks for;
 3. more plain runs of the targets that are not clearly slower than the fastest;
 4. where n-gram drafters of every target would be right, replayed over the plain replies: that costs no run;
 5. for each drafter that can still win, its round overhead and its acceptance. A candidate whose speed at perfect
@@ -21,17 +22,19 @@ from ..profiler.records import Candidate, ModelFile, Profile, PromptRun, Request
 if TYPE_CHECKING:
     from .fit import Calibrated
 
-WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
+WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17)
 """Both sides of the kernel switches after 8 and 16."""
 CONTEXT_GRAIN = 32
 """Contexts are rounded to multiples of this: down at the short end, up at the long one."""
+VERIFY_REPEATS = 3
+"""Each sample holds several passes."""
 STEP_REPEATS = 5
 SLOW_STEP_REPEATS = 3
 """Of targets whose first plain pass was clearly slower than the fastest target's."""
 PLAIN_REPEATS = 5
 FIRST_REPEATS = 1
 """All that clearly slower targets get: their plain speed is no baseline, but their replies are needed."""
-OUTRUN = 0.85
+OUTRUN = 0.9
 """A forecast without overhead below this share of the best one is not going to win."""
 SLOW_TARGET = 1.25
 """A plain step this many times the fastest target's: a target that will not be the baseline."""
@@ -96,6 +99,7 @@ def step_requests(profile: Profile) -> tuple[Request, ...]:
         used = [candidate for candidate in profile.candidates if model.label in (candidate.target, candidate.draft)]
         if used:
             requests.append(_steps_of(profile, model, used))
+            requests += _verify_of(profile, model)
     return tuple(requests)
 
 
@@ -182,14 +186,14 @@ def round_requests(
 ) -> list[Request]:
     """Rounds at `lengths`: with nothing accepted where acceptance can be forced, real ones where it cannot.
 
-    At the longest of the two contexts, or at both.
+    At the shorter of the two contexts, or at both.
     """
     forced = "forced-acceptance" in profile.engine.capabilities
     return [
         Request(
             action="rounds",
             settings=(candidate.setting(length),),
-            contexts=contexts_of(profile, candidate.context)[-most_contexts:],
+            contexts=contexts_of(profile, candidate.context)[:most_contexts],
             repeats=repeats,
             forced_rates=(0.0,) * length if forced else None,
             expected_seconds=_Estimate(profile).rounds(candidate, length, repeats),
@@ -234,13 +238,13 @@ def best_plain_speed(profile: Profile) -> PlainSpeed | None:
     return max(speeds, key=lambda speed: speed.tokens_per_second, default=None)
 
 
-def _plain_speeds(profile: Profile) -> dict[str, float]:
-    """By target the median plain speed on its slowest workload, in tokens/s."""
+def _plain_speeds(profile: Profile, repeats: int | None = None) -> dict[str, float]:
+    """By target the median plain speed on its slowest workload, in tokens/s; of the first `repeats` alone, or of all."""
     replies: dict[str, list[PromptRun]] = defaultdict(list)
     for measurement in profile.measurements:
         for run in measurement.runs:
             if run.setting.drafter == "none":
-                replies[run.setting.target] += run.replies
+                replies[run.setting.target] += [r for r in run.replies if repeats is None or r.repeat < repeats]
     return {target: min(_speeds_by_workload(found)) for target, found in replies.items() if found}
 
 
@@ -274,11 +278,34 @@ def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> 
     )
 
 
-def _clearly_slower(profile: Profile, model: str) -> bool:
-    """Whether the model is a target only, and its first plain pass took SLOW_TARGET times that of the fastest."""
-    best, own = best_plain_speed(profile), _plain_speeds(profile).get(model)
+def _verify_of(profile: Profile, model: ModelFile) -> list[Request]:
+    """Verification passes of a target at the shorter context; what the context adds is read from the batch passes."""
+    own = [candidate for candidate in profile.candidates if candidate.target == model.label]
+    widths = sorted({length + 1 for candidate in own for length in candidate.draft_tokens if length + 1 <= max(WIDTHS)})
+    if not widths or _clearly_slower(profile, model.label, also_drafts=True):
+        return []
+    contexts = contexts_of(profile, min(candidate.context for candidate in own))[:1]
+    seconds = 4 * (VERIFY_REPEATS + 1) * sum(_Estimate(profile).step(model.label, width) for width in widths)
+    return [
+        Request(
+            action="verify",
+            model=model.label,
+            role="target",
+            widths=tuple(widths),
+            contexts=contexts,
+            repeats=VERIFY_REPEATS,
+            expected_seconds=ASSUMED_START_SECONDS + 2 * seconds,
+        )
+    ]
+
+
+def _clearly_slower(profile: Profile, model: str, also_drafts: bool = False) -> bool:
+    """Whether the first plain pass of a target took SLOW_TARGET times that of the fastest. A draft's pass times matter
+    however slow it is as a target."""
+    # Of the first pass alone: what was asked for must not change when more repeats come in.
+    first = _plain_speeds(profile, FIRST_REPEATS)
     drafts = {candidate.draft for candidate in profile.candidates}
-    return bool(best and own and model not in drafts and SLOW_TARGET * own < best.tokens_per_second)
+    return model in first and (also_drafts or model not in drafts) and SLOW_TARGET * first[model] < max(first.values())
 
 
 def _split_by_plain_step(profile: Profile, settings: Sequence[Setting]) -> tuple[list[Setting], list[Setting]]:

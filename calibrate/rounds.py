@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -48,13 +48,21 @@ class PairRounds:
 
 @dataclass(frozen=True)
 class StepTables:
-    """Step tables by (model, role). A model timed in one role only serves in the other too."""
+    """Step tables by (model, role). A model timed in one role only serves in the other too.
+
+    `verification` by model: passes with all rows of output, where those were timed.
+    """
 
     tables: Mapping[tuple[str, str], StepTable]
+    verification: Mapping[str, StepTable] = field(default_factory=dict)
 
     def of(self, model: str, role: str) -> StepTable | None:
         other = "draft" if role == "target" else "target"
         return self.tables.get((model, role)) or self.tables.get((model, other))
+
+    def verifying(self, target: str) -> StepTable | None:
+        """What a target's verification costs, its plain step at width 1; from prompt passes where nothing better is."""
+        return self.verification.get(target) or self.of(target, "target")
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,12 @@ class ShapeSeconds:
 
 
 def replicate_shapes(observations: Iterable[StepObservation], seed: int, replicates: int) -> tuple[ShapeSeconds, ...]:
-    """Medians of step samples by shape, with draws. Decode and batch passes only; a batch of 1 is not a decode step."""
-    passes = [o for o in observations if o.shape.kind == "decode" or (o.shape.kind == "batch" and o.shape.width > 1)]
+    """Medians of step samples by shape, with draws. A batch of 1 is not a decode step."""
+    passes = [
+        o
+        for o in observations
+        if o.shape.kind == "decode" or (o.shape.kind in ("batch", "verify") and o.shape.width > 1)
+    ]
     noise = pooled_log_sd(o.seconds for o in passes)
     return tuple(
         ShapeSeconds(o.shape, replicated_median(o.seconds, generator(seed, o.shape), replicates, noise), o.seconds.size)
@@ -77,11 +89,76 @@ def replicate_shapes(observations: Iterable[StepObservation], seed: int, replica
 
 
 def step_tables(shapes: Iterable[ShapeSeconds]) -> StepTables:
-    """One table a model and role, kernel switches found in it."""
+    """One table a model and role, kernel switches found in it, and one of verification where such passes were timed."""
     groups: dict[tuple[str, str], list[ShapeSeconds]] = defaultdict(list)
+    verifying: dict[str, list[ShapeSeconds]] = defaultdict(list)
     for item in shapes:
-        groups[item.shape.model, item.shape.role].append(item)
-    return StepTables({owner: _table(items) for owner, items in groups.items()})
+        if item.shape.kind == "verify":
+            verifying[item.shape.model].append(item)
+        else:
+            groups[item.shape.model, item.shape.role].append(item)
+    tables = StepTables({owner: _table(items) for owner, items in groups.items()})
+    rows = {
+        model: _output_rows(plain, items)
+        for model, items in verifying.items()
+        if (plain := tables.of(model, "target")) is not None
+    }
+    if not rows:
+        return tables
+    # Targets whose verification was not timed borrow the rows of one whose was: a prior, better than none.
+    lent = next(iter(rows.values()))
+    verification = {
+        model: _verification_table(table, rows.get(model, lent))
+        for (model, role), table in tables.tables.items()
+        if role == "target" and (table.widths > 1).any()
+    }
+    return StepTables(tables.tables, verification)
+
+
+@dataclass(frozen=True)
+class OutputRows:
+    """What a row of output for each token adds to a prompt pass: seconds (R, W) at `widths` (W,), rising, at `context`."""
+
+    widths: np.ndarray
+    context: float
+    seconds: np.ndarray
+
+
+def _output_rows(plain: StepTable, items: list[ShapeSeconds]) -> OutputRows:
+    items = sorted(items, key=lambda item: item.shape.width)
+    widths, context = np.array([i.shape.width for i in items]), float(items[0].shape.context)
+    timed = np.stack([item.seconds for item in items], axis=-1)
+    return OutputRows(widths, context, timed - plain.lookup(widths, context).seconds)
+
+
+def _verification_table(plain: StepTable, rows: OutputRows) -> StepTable:
+    """Prompt passes plus their rows of output, where those were timed; from there along the slope over the context.
+
+    Attention over the cached tokens is the same work in both kinds of pass. Width 1 is the plain step.
+    """
+    timed = plain.lookup(rows.widths, rows.context).seconds + rows.seconds
+    wide = timed[:, None, :] + _context_slope(plain, rows.widths)[:, None, :] * (plain.contexts - rows.context)[:, None]
+    steps = plain.lookup(np.ones(plain.contexts.size, int), plain.contexts).seconds[..., None]
+    return StepTable(
+        np.array([1, *rows.widths]), plain.contexts, np.concatenate([steps, wide], axis=-1), plain.switches
+    )
+
+
+def _context_slope(plain: StepTable, widths: np.ndarray) -> np.ndarray:
+    """Seconds a cached token adds to a pass (R, W): a line over the widths, since each token's attention is its own work.
+
+    One line through all widths is quieter than the difference of two cells at each.
+    """
+    if plain.contexts.size < 2:
+        return np.zeros((plain.seconds.shape[0], widths.size))
+    timed = plain.widths[plain.widths > 1]
+    first, last = (plain.seconds[:, at, plain.widths > 1] for at in (0, -1))
+    slopes = (last - first) / (plain.contexts[-1] - plain.contexts[0])
+    if timed.size < 2:
+        return np.repeat(slopes, widths.size, axis=-1)
+    design = np.stack([np.ones(timed.size), timed], axis=1)
+    solved = slopes @ np.linalg.pinv(design).T
+    return solved[:, :1] + solved[:, 1:] * widths
 
 
 def _table(items: list[ShapeSeconds]) -> StepTable:
@@ -146,7 +223,7 @@ def fit_pair(
 
     From its parts where passes of every width were timed, else from whole rounds. Raises NotCalibrated.
     """
-    target = tables.of(pair.target, "target")
+    target = tables.verifying(pair.target)
     if target is None:
         raise NotCalibrated(f"{pair.target}: no step times and no plain runs: profile its plain decoding")
     draft = tables.of(pair.draft, "draft") if pair.drafter == "model" else None

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec.structs import replace
 
@@ -249,20 +249,44 @@ def _measure_steps(bench: Bench, found: Findings) -> None:
     setting = request.settings[0] if request.settings else plain_setting(bench.profile, request.model)
     bench.sentinel.warm_up()
     bench.engine.warm_up(setting)
-    shapes = [(width, context) for context in request.contexts for width in request.widths]
-    visits = COLD_VISITS + request.repeats
+    shapes = [
+        Shape("decode" if width == 1 else "batch", width, context)
+        for context in request.contexts
+        for width in request.widths
+    ]
+    _visit_all(bench, found, shapes, COLD_VISITS)
+
+
+def _measure_verify(bench: Bench, found: Findings) -> None:
+    """Passes with an output row for each token. One cold visit: a sample holds several passes of its shape."""
+    request = bench.request
+    bench.sentinel.warm_up()
+    shapes = [Shape("verify", width, context) for context in request.contexts for width in request.widths]
+    _visit_all(bench, found, shapes, 1)
+
+
+def _visit_all(bench: Bench, found: Findings, shapes: list["Shape"], cold_visits: int) -> None:
+    """Every shape so often cold and then `repeats` times, each visit beginning with another one."""
+    visits = cold_visits + bench.request.repeats
     stride = max(1, len(shapes) // max(1, visits))
-    given_up: set[tuple[int, int]] = set()
+    given_up: set[Shape] = set()
     for visit in range(visits):
         for shape in rotated(shapes, visit * stride):
-            if shape not in given_up and not _visit(bench, found, shape, cold=visit < COLD_VISITS):
+            if shape not in given_up and not _visit(bench, found, shape, cold=visit < cold_visits):
                 given_up.add(shape)
 
 
-def _visit(bench: Bench, found: Findings, shape: tuple[int, int], cold: bool) -> bool:
+class Shape(NamedTuple):
+    """A pass to time."""
+
+    kind: str
+    width: int
+    context: int
+
+
+def _visit(bench: Bench, found: Findings, shape: Shape, cold: bool) -> bool:
     """One sample of a shape; False where the engine cannot do it, which is noted once."""
-    width, context = shape
-    kind = "decode" if width == 1 else "batch"
+    kind, width, context = shape
     model, role = bench.request.model, bench.request.role
     try:
         sample = bench.sentinel.beside(lambda: bench.engine.step_time(model, role, kind, width, context))
@@ -370,6 +394,7 @@ def named(setting: Setting) -> str:
 ACTIONS: dict[str, Callable[[Bench, Findings], None]] = {
     "bandwidth": _measure_bandwidth,
     "steps": _measure_steps,
+    "verify": _measure_verify,
     "rounds": _measure_rounds,
     "trace": _measure_trace,
     "matches": _measure_matches,

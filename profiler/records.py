@@ -129,7 +129,8 @@ class StepSample(Record, kw_only=True):
     role: str
     """target or draft."""
     kind: str
-    """decode (generation, width 1), batch (width tokens in one pass), prefill."""
+    """decode (generation, width 1), batch (width tokens of a prompt in one pass: one row of output), verify (width tokens
+    in one pass, a row of output for each, as a verification needs them), prefill."""
     width: int
     context: int
     streams: int = 1
@@ -231,7 +232,7 @@ class Run(Record, kw_only=True):
 
 
 class Request(Record, kw_only=True):
-    """One measurement to take. `action`: bandwidth, steps, rounds, trace, matches, runs."""
+    """One measurement to take. `action`: bandwidth, steps, verify, rounds, trace, matches, runs."""
 
     action: str
     settings: tuple[Setting, ...] = ()

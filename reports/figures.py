@@ -312,18 +312,19 @@ def _forecast_cells(forecast: SettingForecast) -> tuple[str, ...]:
 
 
 def verification_cost(calibration: Calibration) -> Section:
-    """A panel for each model and role: seconds of a pass over its width, by context; kernel switches marked."""
+    """A panel for each model, role and kind of pass: its seconds over its width, by context; kernel switches marked."""
     id_ = "verification-cost"
-    costs = [cost for cost in calibration.costs if cost.kind in ("batch", "decode")]
+    costs = [cost for cost in calibration.costs if cost.kind in ("verify", "batch", "decode")]
     if not costs:
         missing = "Verification cost: no pass was timed. Run specgauge profile to measure it."
         return Section(id=id_, finding="", reading="", missing=missing)
-    groups = _grouped(costs, lambda cost: (cost.role != "target", cost.model, cost.role))
+    groups = _grouped(costs, lambda cost: (cost.role != "target", cost.model, cost.role, cost.kind != "verify"))
     return Section(
         id=id_,
         finding=_cost_finding(groups),
-        reading="Markers are measured, lines what the forecast takes between them: it never goes across a kernel "
-        "switch. Crosses: a plain decode step.",
+        reading="Verification passes yield a row of output for each token; prompt passes yield one row and show what "
+        "the context adds. Markers are measured, lines what the forecast takes between them: it never goes across a "
+        "kernel switch. Crosses: a plain decode step.",
         panels=tuple(_cost_panel(group) for group in groups),
         table=_cost_table(costs),
     )
@@ -331,8 +332,14 @@ def verification_cost(calibration: Calibration) -> Section:
 
 def _cost_finding(groups: Sequence[Sequence[CostPoint]]) -> str:
     """Cost of a typical verification in plain steps, and where kernels switch."""
-    targets = [group for group in groups if group[0].role == "target"]
-    parts = [_ratio_text(group) for group in targets]
+    steps = [cost for group in groups for cost in group if cost.kind == "decode"]
+    verified = {group[0].model for group in groups if group[0].kind == "verify"}
+    targets = [
+        group
+        for group in groups
+        if group[0].role == "target" and (group[0].kind == "verify" or group[0].model not in verified)
+    ]
+    parts = [_ratio_text(group, steps) for group in targets]
     text = f"Verifying several tokens in one pass costs {', '.join(parts)}" if parts else "Only draft passes were timed"
     switches = sorted({width for group in groups for width, _ in _switches(group)})
     if not switches:
@@ -340,13 +347,13 @@ def _cost_finding(groups: Sequence[Sequence[CostPoint]]) -> str:
     return f"{text}; kernels switch before width {', '.join(str(width) for width in switches)}."
 
 
-def _ratio_text(group: Sequence[CostPoint]) -> str:
-    """The pass nearest to 5 tokens, in plain steps behind the same context."""
+def _ratio_text(group: Sequence[CostPoint], steps: Sequence[CostPoint]) -> str:
+    """The pass nearest to 5 tokens, in plain steps of the same model behind the same context."""
     nearest = min(cost.context for cost in group)
     curve = _curve(group, nearest)
-    steps = [cost for cost in group if cost.kind == "decode" and cost.context == nearest] or curve
+    own = [cost for cost in steps if cost.model == group[0].model and cost.context == nearest] or curve
     wide = min(curve, key=lambda cost: abs(cost.width - 5))
-    ratio = wide.seconds.value / steps[0].seconds.value
+    ratio = wide.seconds.value / own[0].seconds.value
     return f"{short(ratio)} plain steps for {wide.width} on {plain(group[0].model, 28)}"
 
 
@@ -365,13 +372,14 @@ def _cost_panel(group: Sequence[CostPoint]) -> Panel:
     for width, change in _switches(group):
         plot.marked(width - 0.5, f"switch {percent(change, signed=True)}")
     role = "" if group[0].role == "target" else " as draft"
-    return plot.panel(f"{plain(group[0].model, 40)}{role}")
+    kind = "verification" if group[0].kind == "verify" else "prompt passes"
+    return plot.panel(f"{plain(group[0].model, 40)}{role}, {kind}")
 
 
 def _curve(group: Sequence[CostPoint], context: int) -> list[CostPoint]:
-    """Batch passes behind `context`, by width; plain steps where no batch was timed there."""
+    """Passes over several tokens behind `context`, by width; plain steps where none was timed there."""
     here = [cost for cost in group if cost.context == context]
-    batches = [cost for cost in here if cost.kind == "batch"]
+    batches = [cost for cost in here if cost.kind != "decode"]
     return sorted(batches or here, key=lambda cost: cost.width)
 
 

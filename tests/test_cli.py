@@ -228,12 +228,12 @@ def test_an_interrupted_profile_is_kept_and_goes_on(tmp_path: Path, capsys, monk
         line = fails(capsys, 1, *words)
     assert line == f"specgauge: interrupted: evidence kept in {tmp_path}/profile.json; run the same command to resume"
     kept = json.loads((tmp_path / "profile.json").read_text())
-    assert len(kept["measurements"]) == 4 and not kept["complete"]
+    assert len(kept["measurements"]) == 1 and not kept["complete"]
     assert "not complete" in fails(capsys, 2, "calibrate", "--out", tmp_path)
     assert cli.main([str(word) for word in words]) == 0
     whole = json.loads((tmp_path / "profile.json").read_text())
     assert whole["complete"]
-    assert whole["measurements"][:4] == kept["measurements"]
+    assert whole["measurements"][:1] == kept["measurements"]
 
 
 def test_an_interrupted_check_says_how_to_go_on(tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch):

@@ -50,6 +50,7 @@ class Engine(Protocol):
         """One pass of `model` (a ModelFile label) over `width` tokens behind `context` cached ones.
 
         kind "decode": several successive generated tokens, each an entry of `seconds`. kind "batch": one entry.
+        kind "verify": several passes with an output row for each of the `width` tokens.
         Raises Unsupported where the engine did not do exactly that pass (it re-processed the prompt, say).
         """
         ...

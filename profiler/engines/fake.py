@@ -41,6 +41,7 @@ REQUEST_SECONDS = 0.002
 """Beside prefill and decoding, of every request."""
 PREFILL_SHARE = 0.05
 """Prefill of one token over a plain step."""
+VERIFY_PASSES = 6
 DECODE_TOKENS = 8
 COLD_CALLS = 2
 COLD_FACTOR = 1.3
@@ -148,17 +149,20 @@ class FakeEngine:
 
     def step_time(self, model: str, role: str, kind: str, width: int, context: int, streams: int = 1) -> StepSample:
         curve = self.machine.model(model).curve
-        if streams != 1 or kind not in ("decode", "batch"):
+        if streams != 1 or kind not in ("decode", "batch", "verify"):
             raise Unsupported(f"the simulated engine does not time {kind} passes of {streams} streams")
         if kind == "batch" and not self.machine.rollback:
             raise Unsupported("the model cannot be rolled back: the whole prompt was processed again")
+        if kind == "verify" and not self.machine.rollback:
+            raise Unsupported("the simulated engine decodes one sequence at a time")
         self._call()
         cold = COLD_FACTOR if self._visits[model, kind, width, context] < COLD_CALLS else 1.0
         self._visits[model, kind, width, context] += 1
         if kind == "decode":
             true = [curve.seconds(1, context + i) for i in range(DECODE_TOKENS)]
         else:
-            true = [curve.seconds(width, context) - self.machine.batch_reads_low_seconds]
+            reads_low = self.machine.batch_reads_low_seconds if kind == "batch" else 0.0
+            true = [curve.seconds(width, context) - reads_low] * (VERIFY_PASSES if kind == "verify" else 1)
         return StepSample(
             model=model,
             role=role,

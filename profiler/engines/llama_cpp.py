@@ -14,10 +14,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import PackageNotFoundError, version
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from msgspec.structs import replace
 
 from .. import machine
 from ..errors import InputError
@@ -43,6 +46,11 @@ WARM_UP_REQUESTS = 10
 WARM_UP_TOKENS = 4
 DECODE_TOKENS = 12
 """Tokens of one decode sample."""
+COLD_ROUNDS = 2
+"""Rounds at the head of a sample that do not count: their shapes are new to the server."""
+VERIFY_SLOTS = 17
+"""Sequences that a server for verification passes decodes side by side at most."""
+VERIFY_TOKENS = 10
 MEMORY_SHARE = 0.4
 """Part of the free memory that weights of idle servers may fill."""
 WORKING_SIZE = 1.3
@@ -257,14 +265,13 @@ class LlamaCpp:
             server = self._start(setting, flags)
         self._servers[key] = server
         if not server.warm:
-            self._warm(server, setting.draft_tokens)
+            self._warm(server)
         return server
 
-    def _warm(self, server: LlamaServer, draft_tokens: int) -> None:
-        """Ten short requests, the last two long enough for a few full drafts."""
+    def _warm(self, server: LlamaServer) -> None:
+        """Ten short requests."""
         for i in range(WARM_UP_REQUESTS):
-            longer = draft_tokens if i >= WARM_UP_REQUESTS - 2 else 0
-            body = {"prompt": self._filler(4 + i), "n_predict": WARM_UP_TOKENS + longer, "cache_prompt": False}
+            body = {"prompt": self._filler(4 + i), "n_predict": WARM_UP_TOKENS, "cache_prompt": False}
             server.post("/completion", {**body, "ignore_eos": True})
         server.warm = True
 
@@ -416,6 +423,8 @@ class LlamaCpp:
     def step_time(self, model: str, role: str, kind: str, width: int, context: int, streams: int = 1) -> StepSample:
         if streams != 1:
             raise Unsupported("step times over HTTP are for one stream")
+        if kind == "verify":
+            return self._verify_step(model, role, width, context)
         if role == "sentinel" and (self._url is not None or not self._roomy):
             raise Unsupported("no memory for a second server beside the measured one: drift is not divided out")
         # The sentinel has a server of its own: its cached context would push out that of the measured steps.
@@ -448,6 +457,44 @@ class LlamaCpp:
             model=model, role=role, kind=kind, width=width, context=context, seconds=seconds, thread_seconds=thread
         )
 
+    def _verify_step(self, model: str, role: str, width: int, context: int) -> StepSample:
+        """Passes over `width` tokens with an output row for each: as many sequences that decode side by side.
+
+        A prompt's pass, which "batch" times, computes the output head for its last row only; a verification needs all.
+        """
+        if self._url is not None:
+            raise Unsupported("a server given by --server has not the slots for concurrent sequences")
+        if width > VERIFY_SLOTS:
+            raise Unsupported(f"at most {VERIFY_SLOTS} sequences are decoded side by side")
+        slot_tokens = -(-(context + VERIFY_TOKENS + 2) // 256) * 256
+        setting = replace(self._plain(model, context), context=slot_tokens, streams=VERIFY_SLOTS)
+        try:
+            server = self._server(setting)
+        except EngineFailed as error:
+            raise Unsupported(f"no server with {VERIFY_SLOTS} slots: {error}") from None
+        ids = self._filler(context - 1)
+        with ThreadPoolExecutor(width) as pool:
+            marks = list(pool.map(lambda slot: self._marks(server, [*ids, 2000 + slot], slot), range(width)))
+        begin, end = max(own[0][0] for own in marks), min(own[-1][0] for own in marks)
+        last = max(marks, key=lambda own: own[0][0])
+        seconds = tuple(after[1] - before[1] for before, after in pairwise(last) if after[0] <= end)
+        if len(seconds) < 2 or end <= begin:
+            raise Unsupported(f"{width} sequences did not decode side by side for long enough")
+        return StepSample(model=model, role=role, kind="verify", width=width, context=context, seconds=seconds)
+
+    def _marks(self, server: LlamaServer, prompt: list[int], slot: int) -> list[tuple[float, float]]:
+        """Of each token of one sequence: when it came, and the server's decode seconds so far."""
+        body = {"prompt": prompt, "n_predict": VERIFY_TOKENS, "temperature": 0, "cache_prompt": True, "id_slot": slot}
+        marks = []
+        with contextlib.closing(server.stream({**body, "ignore_eos": True, "timings_per_token": True})) as events:
+            for event in events:
+                if event.get("stop"):
+                    break
+                marks.append((time.monotonic(), self._timings(event)["predicted_ms"] / 1e3))
+        if not marks:
+            raise Unsupported("the server sent no tokens one by one")
+        return marks
+
     def round_time(
         self, setting: Setting, forced_rates: tuple[float, ...] | None, context: int, rounds: int
     ) -> RoundSample:
@@ -458,9 +505,9 @@ class LlamaCpp:
         self._prime(server, ids)
         body = {"prompt": ids, "temperature": 0, "cache_prompt": True, "ignore_eos": True, "timings_per_token": True}
         # The engine drafts less towards the end of a reply, so that the end is never reached: the stream is left before.
-        longest = (rounds + 2) * (setting.draft_tokens + 1)
-        found, _ = self._stream_rounds(server.stream({**body, "n_predict": longest}), most=rounds + 1)
-        full = [r for r in found[1:] if r.drafted == setting.draft_tokens]
+        longest = (rounds + COLD_ROUNDS + 1) * (setting.draft_tokens + 1)
+        found, _ = self._stream_rounds(server.stream({**body, "n_predict": longest}), most=rounds + COLD_ROUNDS)
+        full = [r for r in found[COLD_ROUNDS:] if r.drafted == setting.draft_tokens]
         if not full:
             raise Unsupported(f"no round of {setting.draft_tokens} drafted tokens came about")
         return RoundSample(

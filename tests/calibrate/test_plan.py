@@ -44,8 +44,10 @@ def test_bandwidth_and_a_plain_pass_of_every_target_come_first():
 
 def test_then_every_model_on_both_sides_of_the_kernel_switches_at_contexts_that_span_the_replies():
     profile, calls = measured("interior-tie", stop_after=3)
+    assert [request.action for request in calls[2]] == ["steps", "verify", "steps", "steps"]
+    verify = calls[2].pop(1)
+    assert verify.model == "target-q4" and verify.widths == (2, 3, 4, 5, 6, 7, 8, 9, 13, 17)
     requests = calls[2]
-    assert [request.action for request in requests] == ["steps", "steps", "steps"]
     assert {request.model: request.role for request in requests} == {
         "target-q4": "target",
         "target-q8": "target",
@@ -61,8 +63,8 @@ def test_then_every_model_on_both_sides_of_the_kernel_switches_at_contexts_that_
 
 
 def test_a_clearly_slower_target_is_run_once_and_the_others_go_on_counting():
-    _, calls = measured("interior-tie", stop_after=6)
-    (more,) = calls[5]
+    _, calls = measured("interior-tie", stop_after=7)
+    (more,) = calls[6]
     assert [setting.target for setting in more.settings] == ["target-q4"]
     assert more.first_repeat == plan.FIRST_REPEATS
     assert more.first_repeat + more.repeats == plan.PLAIN_REPEATS

@@ -29,6 +29,13 @@ def test_step_times_are_the_pass_asked_for_at_every_width(demo, engine):
     assert len(engine.step_time(label, "target", "decode", 1, 64).seconds) == 12
 
 
+def test_verification_passes_decode_as_many_sequences_side_by_side(demo, engine):
+    sample = engine.step_time(demo.models[0].label, "target", "verify", 5, 32)
+    # Of ten tokens each sequence decodes nine after its first, all five together but for those of the staggered start.
+    assert (sample.kind, sample.width, sample.context) == ("verify", 5, 32)
+    assert 4 <= len(sample.seconds) <= 9 and min(sample.seconds) > 0
+
+
 def test_forced_rates_accept_nothing(demo, engine):
     setting = candidate(demo, "Q4_0", "model").setting(3)
     sample = engine.round_time(setting, (0.0, 0.0, 0.0), 64, 5)
