@@ -46,8 +46,8 @@ MODEL_TRACE_LENGTH = 8
 """The longest one: its rounds show whether the draft agrees at every position that shorter drafts can reach."""
 NGRAM_TRACE_LENGTHS = (4, 8, 16)
 
-ASSUMED_BYTES_PER_SECOND = 15e9
-"""Only for the time left, before the bandwidth is measured."""
+ASSUMED_BYTES_PER_SECOND = {"cpu": 15e9, "gpu": 400e9}
+"""Only for the time left, before steps are measured."""
 ASSUMED_COST_PER_TOKEN = 0.3
 """Of a plain step, for each further token of a pass: only for the time left."""
 ASSUMED_START_SECONDS = 3.0
@@ -424,7 +424,8 @@ class _Estimate:
     def step(self, label: str, width: int = 1) -> float:
         measured = plain_step_seconds(self.profile, label)
         size = next((model.size_bytes for model in self.profile.models if model.label == label), 0)
-        plain = measured if measured is not None else size / ASSUMED_BYTES_PER_SECOND + 1e-3
+        assumed = ASSUMED_BYTES_PER_SECOND["gpu" if self.profile.key.gpu else "cpu"]
+        plain = measured if measured is not None else size / assumed + 1e-3
         return plain * (1 + ASSUMED_COST_PER_TOKEN * (width - 1))
 
     def steps(self, label: str, contexts: Sequence[int]) -> float:

@@ -88,6 +88,7 @@ class Page:
     command: str
     statements: tuple[str, ...]
     warnings: tuple[str, ...]
+    notes: tuple[str, ...]
     unsettled: tuple[str, ...]
     sections: tuple[Section, ...]
     facts: tuple[Fact, ...]
@@ -127,6 +128,7 @@ def report_page(
         command=recommendation.command,
         statements=_statements(profile, recommendation, validation),
         warnings=_warnings(profile, calibration, recommendation, validation),
+        notes=calibration.notes,
         unsettled=recommendation.unsettled,
         sections=sections,
         facts=tuple(_facts(profile, calibration, recommendation, validation)),
@@ -207,7 +209,7 @@ def _warnings(
         own.append("Recommendation and calibration come from different profiles: run specgauge recommend again.")
     if validation and validation.calibration_sha256 != recommendation.calibration_sha256:
         own.append("The validation belongs to another calibration: run specgauge validate again.")
-    foreign = (*profile.warnings, *calibration.notes, *(validation.warnings if validation else ()))
+    foreign = (*profile.warnings, *(validation.warnings if validation else ()))
     return (*own, *foreign)
 
 
