@@ -2,7 +2,10 @@
 
 import sys
 
-from .cli import main
-
 if __name__ == "__main__":
+    try:
+        from .cli import main
+    except KeyboardInterrupt:
+        print("specgauge: interrupted", file=sys.stderr)
+        sys.exit(1)
     sys.exit(main())

@@ -6,6 +6,7 @@ Nothing heavy is imported here, so that help is quick: each verb imports what it
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -36,7 +37,11 @@ GOOD, FAILED, WRONG, MISSED = 0, 1, 2, 3
 TOLERANCE = 0.10
 VALIDATION_SECONDS = 240.0
 """Time for repeats beyond the least number."""
-MOST_DRAFT_TOKENS = 256
+MOST_DRAFT_TOKENS = 64
+LONGEST_LINE, LONGEST_NAME = 1000, 255
+MOST_REPEATS_ASKED = 1000
+MOST_SEED = 2**32 - 2
+"""4294967295 means a random seed to llama-server."""
 ENGINE_FLAG = "--engine-flag"
 PROFILE, CALIBRATION = "profile.json", "calibration.json"
 RECOMMENDATION, VALIDATION, REPORT = "recommendation.json", "validation.json", "report.html"
@@ -48,7 +53,10 @@ app = App(
     version=__version__,
     default_parameter=Parameter(negative=""),
     result_action="return_value",
+    suppress_keyboard_interrupt=False,
 )
+_interrupted = threading.Event()
+"""Set by Ctrl-C and SIGTERM: a library that swallows the exception does not swallow this."""
 
 R = TypeVar("R", bound="Record")
 
@@ -87,6 +95,9 @@ class EngineChoice:
 
         if self.threads < 0:
             raise InputError(f"--threads {self.threads}: give 0 (left to the engine) or more")
+        if self.server is not None and self.llama_server is not None:
+            raise InputError("--server and --llama-server exclude each other: give the URL or the binary")
+        check_seed(self.seed)
         return Options(
             targets=tuple(targets),
             drafts=self.draft,
@@ -178,6 +189,7 @@ def calibrate(*, seed: int = 1, common: Common = Common()) -> int:
         Seed of the bootstrap.
     """
     check_out(common.out)
+    check_seed(seed)
     _, calibration = calibrated_to(stored_profile(common.path(PROFILE)), seed, common)
     if common.json:
         print_json(calibration)
@@ -265,6 +277,7 @@ def predict(
     from .calibrate.predict import predictions_of
 
     lengths = parse_draft_tokens(draft_tokens) if draft_tokens is not None else None
+    check_seed(seed)
     path = profile or common.path(PROFILE)
     evidence = stored_profile(path)
     predictions = predictions_of(evidence, calibrated_beside(path, evidence, seed), lengths)
@@ -447,6 +460,8 @@ def stored_profile(path: Path) -> "Profile":
     profile = _stored(path, Profile, "specgauge profile")
     if not profile.complete:
         raise InputError(f"{path} is not complete; run the same specgauge profile again, it goes on where it stopped")
+    if not (profile.models and profile.prompts and profile.candidates):
+        raise InputError(f"{path} names no models, prompts or candidates; profile again")
     return profile
 
 
@@ -457,17 +472,28 @@ def stored_calibration(profile: "Profile", common: Common) -> "tuple[Calibrated,
 
     calibration = _stored(common.path(CALIBRATION), Calibration, "specgauge calibrate")
     _belongs(common.path(CALIBRATION), calibration.profile_sha256, profile, "specgauge calibrate")
-    return fitted(profile, seed=calibration.seed, replicates=calibration.replicates), calibration
+    calibrated = fitted(profile, seed=calibration.seed, replicates=calibration.replicates)
+    if calibrated.record(calibration.profile_sha256, calibration.created, calibration.tool_version) != calibration:
+        raise InputError(
+            f"{common.path(CALIBRATION)} is not what this specgauge fits to the profile beside it (edited, or another "
+            "version); run specgauge calibrate again"
+        )
+    return calibrated, calibration
 
 
 def stored_recommendation(profile: "Profile", calibration: "Calibration", common: Common) -> "Recommendation":
     """recommendation.json of this profile and calibration."""
+    from .calibrate.arms import chosen_by_workload
     from .calibrate.records import Recommendation
 
     path = common.path(RECOMMENDATION)
     recommendation = _stored(path, Recommendation, "specgauge recommend")
     _belongs(path, recommendation.profile_sha256, profile, "specgauge recommend")
     _belongs(path, recommendation.calibration_sha256, calibration, "specgauge recommend")
+    try:
+        chosen_by_workload(profile, recommendation)
+    except (StopIteration, ValueError, IndexError):
+        raise InputError(f"{path} names a setting that the profile does not have; run specgauge recommend") from None
     return recommendation
 
 
@@ -508,7 +534,7 @@ def parse_draft_tokens(text: str) -> tuple[int, ...]:
     lengths: set[int] = set()
     for part in text.split(","):
         first, dots, last = part.strip().partition("..")
-        if not first.isdecimal() or (dots and not last.isdecimal()):
+        if not part.isascii() or not first.isdecimal() or (dots and not last.isdecimal()):
             raise InputError(f"--draft-tokens {text}: give N, A..B or N,N,N with whole numbers of 0 or more")
         low, high = int(first), int(last or first)
         if low > high or high > MOST_DRAFT_TOKENS:
@@ -518,19 +544,34 @@ def parse_draft_tokens(text: str) -> tuple[int, ...]:
 
 
 def check_out(out: Path) -> None:
-    """Refuse an output folder that cannot be one, before anything starts."""
-    nearest = next((folder for folder in (out, *out.absolute().parents) if os.path.lexists(folder)), Path("/"))
-    if not nearest.is_dir():
-        raise InputError(f"--out {out}: {nearest} is not a folder; choose another --out")
-    if not os.access(nearest, os.W_OK | os.X_OK):
-        raise InputError(f"--out {out}: {nearest} is not writable; make it writable or choose another --out")
+    """Refuse an output folder that cannot be one, before anything starts; nothing is made yet. Raises InputError."""
+    if str(out) in ("", "."):
+        raise InputError("--out: give the name of a folder for the files")
+    try:
+        if any(len(part.encode()) > LONGEST_NAME for part in out.parts):
+            raise InputError(f"--out: a name in it is longer than {LONGEST_NAME} bytes; choose another --out")
+        nearest = next((folder for folder in (out, *out.absolute().parents) if os.path.lexists(folder)), Path("/"))
+        if not nearest.is_dir():
+            raise InputError(f"--out {out}: {nearest} is not a folder; choose another --out")
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+    except UnicodeEncodeError:
+        raise InputError("--out: the name is not text in this system's encoding; choose another --out") from None
+    except OSError as error:
+        raise InputError(f"--out {out}: not writable ({error.strerror or error}); choose another --out") from None
+
+
+def check_seed(seed: int) -> None:
+    """Refuse a seed that the engine or the bootstrap would not take."""
+    if not 0 <= seed <= MOST_SEED:
+        raise InputError(f"--seed {seed}: give a whole number from 0 to {MOST_SEED}")
 
 
 def check_repeats(check: Check) -> None:
     """Refuse options of the check that make none."""
-    if check.repeats is not None and check.repeats < 1:
-        raise InputError(f"--repeats {check.repeats}: give 1 or more, or leave it out")
-    if not check.tolerance > 0:
+    if check.repeats is not None and not 1 <= check.repeats <= MOST_REPEATS_ASKED:
+        raise InputError(f"--repeats {check.repeats}: give 1 to {MOST_REPEATS_ASKED}, or leave it out")
+    if not 0 < check.tolerance < float("inf"):
         raise InputError(f"--tolerance {check.tolerance}: give a fraction above 0, such as 0.10")
 
 
@@ -551,14 +592,51 @@ def closing(job: "Job", common: Common) -> "Iterator[Job]":
     for text in job.warnings:
         warn(text)
     try:
-        yield job
+        with alone_in(common.out):
+            yield job
     except KeyboardInterrupt:
-        raise WorkFailed(_interrupted(common)) from None
+        raise WorkFailed(_how_to_go_on(common)) from None
     finally:
-        job.engine.close()
+        with undisturbed():
+            job.engine.close()
 
 
-def _interrupted(common: Common) -> str:
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Hold the lock of an output folder: two runs in one would overwrite each other's files. Raises InputError."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield
+        return
+    out.mkdir(parents=True, exist_ok=True)
+    folder = os.open(out, os.O_RDONLY)  # the folder itself is locked: nothing is left behind
+    try:
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(folder)
+        raise InputError(f"another specgauge works in {out}; wait for it or choose another --out") from None
+    try:
+        yield
+    finally:
+        os.close(folder)
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Signals that would interrupt are ignored meanwhile: ending servers takes a moment and must not be cut short."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _how_to_go_on(common: Common) -> str:
     from .profiler.files import read_record
     from .profiler.records import Profile
 
@@ -689,10 +767,12 @@ def _asked(request: "Request") -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code. An error is one line on stderr, with --debug also its traceback."""
+    _open_standard_streams()
+    _interrupted.clear()
     words = _with_engine_flags(list(sys.argv[1:] if argv is None else argv))
     debug = "--debug" in words
     try:
-        with _terminated_like_interrupted():
+        with _interruptible():
             return app(words, exit_on_error=False, print_error=False) or GOOD
     except (CycloptsError, InputError) as error:
         return _failed(error, WRONG, debug)
@@ -703,8 +783,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         return FAILED
     except (WorkFailed, OSError, ValueError) as error:
         return _failed(error, FAILED, debug)
-    except Exception as error:  # a fault of ours: one line all the same
+    except Exception as error:  # a fault of ours, or what an interrupt left half imported: one line all the same
+        if _interrupted.is_set():
+            return _failed(error, FAILED, debug, "interrupted")
         return _failed(error, FAILED, debug, f"{type(error).__name__}: {error}; this is a bug, --debug shows where")
+
+
+def _open_standard_streams() -> None:
+    """Give closed standard streams /dev/null, so that no file of ours takes their place."""
+    for number in (0, 1, 2):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  lives as long as the process
 
 
 def _with_engine_flags(words: list[str]) -> list[str]:
@@ -723,24 +817,28 @@ def _failed(error: BaseException, code: int, debug: bool, text: str = "") -> int
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())
+    """`text` on one line, control characters shown rather than sent to the terminal, cut where it goes on and on."""
+    line = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
+    return line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + "..."
 
 
 @contextmanager
-def _terminated_like_interrupted() -> Iterator[None]:
+def _interruptible() -> Iterator[None]:
     """SIGTERM ends the work as Ctrl-C does: evidence kept, servers ended."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
+        _interrupted.set()
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 if __name__ == "__main__":

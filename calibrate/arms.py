@@ -40,7 +40,7 @@ def settings_to_run(profile: Profile, recommendation: Recommendation) -> tuple[S
 
 
 def chosen_setting(profile: Profile, chosen: Chosen) -> Setting:
-    """The candidate's setting that a recommendation names."""
+    """The candidate's setting that a recommendation names. Raises StopIteration or IndexError where there is none."""
     labels = {model.label for model in profile.models if model.sha256 == chosen.target.sha256}
     of_target = [candidate for candidate in profile.candidates if candidate.target in labels]
     if chosen.drafter == "none":
@@ -50,6 +50,7 @@ def chosen_setting(profile: Profile, chosen: Chosen) -> Setting:
         candidate.setting(chosen.draft_tokens)
         for candidate in of_target
         if (candidate.drafter, candidate.draft, candidate.ngram_size) == same
+        and chosen.draft_tokens in candidate.draft_tokens
     )
 
 

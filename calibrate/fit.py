@@ -34,6 +34,9 @@ __all__ = ["Bandwidth", "Calibrated", "NotCalibrated", "calibrate", "ceiling_at_
 
 BORROWED_ACCEPTANCE_LOG_SD = 0.05
 """Doubt of acceptance that was measured on another quantization of the target."""
+START_LOG_SD = 0.03
+"""Another start of the same server gives other round times (a stated prior: docs/log.md found 3.8 % on a CPU, in the mean of
+eight draft lengths). A profile times each draft length in one start, and a validation in another."""
 BEYOND_TABLE_LOG_SD = 0.10
 """Doubt of a cost that is extrapolated."""
 DOUBTFUL_SHARE = 0.1
@@ -93,7 +96,8 @@ class Calibrated:
         """Speed, its interval and what it is made of. Raises NotCalibrated where the evidence does not allow one."""
         found, plain = self._forecast(setting, workload), self._forecast(_plain_of(setting), workload)
         context, factor = plain.mean_context, self._reply_factor(setting.target, workload)[0]
-        session = log_noise(generator(self.seed, "session", setting, workload), self.replicates, self.session_log_sd)
+        sd = self.session_noise(setting)
+        session = log_noise(generator(self.seed, "session", setting, workload), self.replicates, sd)
         speed, baseline = found.tokens_per_second, plain.tokens_per_second
         ceiling = perfect_acceptance(self._cost(setting), setting.draft_tokens, context)
         return SettingForecast(
@@ -112,6 +116,10 @@ class Calibrated:
             in_profile=self.in_profile(setting),
             provenance=self._provenance(setting, workload, found),
         )
+
+    def session_noise(self, setting: Setting) -> float:
+        """Log sd of what a validation session would measure of `setting` beside its plain baseline."""
+        return float(np.hypot(self.session_log_sd, START_LOG_SD if setting.draft_tokens else 0.0))
 
     def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
         """A round at the profile's reference speed, term by term.
@@ -332,7 +340,10 @@ class Calibrated:
             elif not pair.observations:
                 lender = f"of {pair.borrowed_from.target}" if pair.borrowed_from else "taken as 0"
                 yield f"{name}: no rounds measured; overhead {lender} (prior)"
-        yield f"session noise of a median speed: {self.session_log_sd:.4f} (fraction)"
+        yield (
+            f"session noise of a median speed: {self.session_log_sd:.4f} (fraction); of a drafting one also "
+            f"{START_LOG_SD:.2f} for another start of its server (prior)"
+        )
 
 
 def calibrate(
@@ -436,7 +447,9 @@ def _fit_pairs(
 
 def _bandwidth(profile: Profile, seed: int, replicates: int) -> Bandwidth | None:
     """The best source: read, then copy, then the driver's specification; the fastest median where there are several."""
-    samples = [s for m in profile.measurements for s in m.bandwidth if s.bytes_per_second]
+    samples = [
+        s for m in profile.measurements for s in m.bandwidth if s.bytes_per_second and min(s.bytes_per_second) > 0
+    ]
     for operation in ("read", "copy", "spec"):
         of_kind = [s for s in samples if s.operation == operation]
         if of_kind:

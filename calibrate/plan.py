@@ -96,7 +96,11 @@ def step_requests(profile: Profile) -> tuple[Request, ...]:
     """Stage 2: passes of every model file, as target where it is one."""
     requests = []
     for model in profile.models:
-        used = [candidate for candidate in profile.candidates if model.label in (candidate.target, candidate.draft)]
+        used = [
+            candidate
+            for candidate in profile.candidates
+            if model.label == candidate.target or (model.label == candidate.draft and candidate.drafter == "model")
+        ]
         if used:
             requests.append(_steps_of(profile, model, used))
             requests += _verify_of(profile, model)

@@ -82,10 +82,13 @@ def recommend(
         ceiling_tokens_per_second=ceiling.tokens_per_second if ceiling else None,
         bandwidth_share=ceiling.share(plain_of_chosen) if ceiling else None,
         dropped={**profile.dropped, **dropped},
-        unsettled=tuple(
-            f"{workload}: {sentence}"
-            for workload, contest in contests.items()
-            for sentence in _tie_reason(calibrated, contest, (workload,))
+        unsettled=(
+            *(
+                f"{workload}: {sentence}"
+                for workload, contest in contests.items()
+                for sentence in _tie_reason(calibrated, contest, (workload,))
+            ),
+            *(f"all workloads in equal shares: {sentence}" for sentence in _tie_reason(calibrated, mix, workloads)),
         ),
         command=command if isinstance(command, str) else command(mix.chosen),
     )
@@ -159,7 +162,7 @@ def _plain(contest: _Contest) -> Setting:
 def _interval(calibrated: Calibrated, contest: _Contest, name: str) -> Interval:
     """The chosen arm's speed with a session's noise."""
     rng = generator(calibrated.seed, "session", contest.chosen, name)
-    noise = log_noise(rng, calibrated.replicates, calibrated.session_log_sd)
+    noise = log_noise(rng, calibrated.replicates, calibrated.session_noise(contest.chosen))
     return percentile_interval(contest.speeds[contest.decision.chosen] * noise, calibrated.level)
 
 
@@ -287,14 +290,14 @@ def _rules(found: SettingForecast, pays: bool) -> list[str]:
     by_rate, by_length = rate >= RULE_ACCEPTANCE, found.accepted_per_round >= RULE_ACCEPTED
     return [
         (
-            f"rule of thumb 60 % acceptance: {100 * rate:.0f} %, {_agreement(by_rate, pays)}; "
-            f"rule of thumb 1.5 accepted a round: {found.accepted_per_round:.2f}, {_agreement(by_length, pays)}"
+            f"{100 * rate:.0f} % of drafted tokens are accepted: the rule of thumb of 60 % {_agreement(by_rate, pays)}; "
+            f"{found.accepted_per_round:.2f} a round: the rule of 1.5 {_agreement(by_length, pays)}"
         )
     ]
 
 
 def _agreement(rule: bool, pays: bool) -> str:
-    return f"says {'speculate' if rule else 'do not'}, {'agrees' if rule == pays else 'disagrees'} here"
+    return f"says {'speculate' if rule else 'do not'}, {'rightly' if rule == pays else 'wrongly'} here"
 
 
 def _tie_reason(calibrated: Calibrated, contest: _Contest, workloads: tuple[str, ...]) -> list[str]:
@@ -309,7 +312,11 @@ def _tie_reason(calibrated: Calibrated, contest: _Contest, workloads: tuple[str,
     drafting = contest.chosen if contest.chosen.draft_tokens else rival
     seen = sum(calibrated.rounds_seen(drafting, w) for w in workloads)
     more = search.rounds_to_separate(ratio, seen)
-    needed = f"about {more:.0f} more rounds would" if more <= MOST_ROUNDS else "no practical number of rounds would"
+    needed = (
+        f"about {float(f'{more:.1g}'):.0f} more rounds (a draft and its verification) would"
+        if more <= MOST_ROUNDS
+        else "no practical number of rounds would"
+    )
     return [
         (
             f"{_name(contest.chosen)} and {_name(rival)} cannot be told apart (ratio {ratio.low:.2f} to {ratio.high:.2f}); "

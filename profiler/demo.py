@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .candidates import candidates_of
 from .checkpoints.gguf import model_file
 from .errors import InputError, WorkFailed
 from .files import file_sha256
@@ -20,9 +21,6 @@ from .workloads import PromptText, prompt_text
 
 QUANTIZATIONS = ("Q4_0", "Q8_0", "F16")
 DRAFT = "Q4_0"
-MODEL_LENGTHS = (1, 2, 3, 4, 5, 6, 7, 8)
-NGRAM_SIZE = 3
-NGRAM_LENGTHS = (3, 4, 5, 6, 8, 12, 16)
 NEW_TOKENS = 128
 RECIPE = 1
 """Raised when the way quantizations are made changes, so that old caches are made anew."""
@@ -83,7 +81,10 @@ def cache_dir() -> Path:
     if "SPECGAUGE_CACHE" in os.environ:
         return Path(os.environ["SPECGAUGE_CACHE"]) / "demo"
     base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "specgauge" / "demo"
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "specgauge" / "demo"
+    except RuntimeError:  # no home folder
+        raise InputError("there is no home folder for the demo's cache; set SPECGAUGE_CACHE to a folder") from None
 
 
 def prepare(cache: Path | None = None, on_progress: Progress = lambda text: None) -> Demo:
@@ -177,28 +178,6 @@ def prompts() -> tuple[PromptText, ...]:
 
 
 def candidates(models: tuple[ModelFile, ...]) -> tuple[Candidate, ...]:
-    """Every quantization with each of the demo's drafters."""
+    """Every quantization with the demo's drafters."""
     draft = next(model for model in models if model.quant == DRAFT)
-    found = []
-    for target in models:
-        found.append(
-            Candidate(
-                target=target.label,
-                target_quant=target.quant,
-                drafter="model",
-                draft=draft.label,
-                draft_quant=draft.quant,
-                draft_tokens=MODEL_LENGTHS,
-            )
-        )
-        found.append(
-            Candidate(
-                target=target.label,
-                target_quant=target.quant,
-                drafter="ngram",
-                draft="ngram-simple",
-                ngram_size=NGRAM_SIZE,
-                draft_tokens=NGRAM_LENGTHS,
-            )
-        )
-    return tuple(found)
+    return tuple(one for target in models for one in candidates_of(target, [draft], ("ngram-simple",)))

@@ -8,14 +8,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from .candidates import candidates_of, drafter_kind
 from .engines.base import Engine
 from .errors import InputError
 from .records import Candidate, Key, ModelFile, Profile, Sampling
 from .workloads import PromptText
 
-MODEL_LENGTHS = tuple(range(1, 9))
-NGRAM_LENGTHS = (3, 4, 6, 8, 12, 16)
-NGRAM_SIZE = 3
 ENGINES = "llama.cpp, fake:NAME"
 NEAR = ("power_limit_watts", "driver", "build", "threads")
 """Fields of a key that may differ: the numbers are then a prior, which is said."""
@@ -131,8 +129,8 @@ def _files_job(options: Options, stamp: Stamp, log_dir: Path) -> Job:
     warnings = _check_pairs(targets, drafts)
     files = tuple(models.values())
     engine = _llama_cpp(files, options, log_dir)
-    has_ngram = "ngram-simple" in engine.describe().capabilities
-    candidates = tuple(one for target in targets for one in _candidates_of(target, drafts, has_ngram))
+    can = engine.describe().capabilities
+    candidates = tuple(one for target in targets for one in candidates_of(target, drafts, can))
     job = _job(engine, files, demo.prompts(), candidates, Sampling(seed=options.seed), options, stamp)
     return Job(job.engine, job.blank, job.prompts, warnings)
 
@@ -196,7 +194,12 @@ def _model_files(paths: Sequence[Path]) -> dict[Path, ModelFile]:
 
 
 def _real(path: Path) -> Path:
-    return Path(path).expanduser().absolute()
+    if not str(path) or str(path) == ".":
+        raise InputError("a model's name is empty; give the path of a GGUF file")
+    try:
+        return Path(path).expanduser().absolute()
+    except (RuntimeError, OSError) as error:  # no such user, or no current folder
+        raise InputError(f"{path}: {error}; give the whole path") from None
 
 
 def _check_pairs(targets: Sequence[ModelFile], drafts: Sequence[ModelFile]) -> tuple[str, ...]:
@@ -206,38 +209,13 @@ def _check_pairs(targets: Sequence[ModelFile], drafts: Sequence[ModelFile]) -> t
     warnings: list[str] = []
     for target in targets:
         for draft in drafts:
+            if drafter_kind(draft) != "model":
+                continue  # a head has no tokenizer of its own: the server says whether it fits
             pair = check_pair(target, draft)
             if pair.verdict == "incompatible":
                 raise InputError("; ".join(pair.reasons))
             warnings += [*pair.warnings, *(pair.reasons if pair.verdict == "unknown" else ())]
     return tuple(dict.fromkeys(warnings))
-
-
-def _candidates_of(target: ModelFile, drafts: Sequence[ModelFile], has_ngram: bool) -> list[Candidate]:
-    """The target with each draft and the n-gram drafter; alone where there is neither."""
-    found = [
-        Candidate(
-            target=target.label,
-            target_quant=target.quant,
-            drafter="model",
-            draft=draft.label,
-            draft_quant=draft.quant,
-            draft_tokens=MODEL_LENGTHS,
-        )
-        for draft in drafts
-    ]
-    if has_ngram:
-        ngram = Candidate(
-            target=target.label,
-            target_quant=target.quant,
-            drafter="ngram",
-            draft="ngram-simple",
-            ngram_size=NGRAM_SIZE,
-            draft_tokens=NGRAM_LENGTHS,
-        )
-        found.append(ngram)
-    alone = Candidate(target=target.label, target_quant=target.quant, drafter="none", draft_tokens=())
-    return found or [alone]
 
 
 def _limited(candidate: Candidate, draft_tokens: tuple[int, ...]) -> Candidate:

@@ -15,6 +15,21 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Base of everything that is stored."""
 
 
+def _times(seconds: tuple[float, ...], *, name: str = "seconds") -> None:
+    """Refuse times that cannot be: msgspec turns the ValueError into a damaged file's one line."""
+    if not all(0 < value < float("inf") for value in seconds):
+        raise ValueError(f"{name} have to be above 0")
+
+
+def _rounds(seconds: tuple[float, ...], drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None:
+    """Refuse rounds that cannot be."""
+    _times(seconds)
+    if not len(seconds) == len(drafted) == len(accepted):
+        raise ValueError("seconds, drafted and accepted have to be of one length")
+    if not all(0 <= a <= d for a, d in zip(accepted, drafted, strict=True)):
+        raise ValueError("accepted has to lie between 0 and drafted")
+
+
 class ModelFile(Record, kw_only=True):
     """A file of weights, as its header describes it. `label` is unique within a profile and names the file elsewhere."""
 
@@ -143,6 +158,11 @@ class StepSample(Record, kw_only=True):
     """Since the profile began."""
     cold: bool = False
 
+    def __post_init__(self) -> None:
+        _times(self.seconds)
+        if not self.seconds or self.width < 1 or self.context < 0:
+            raise ValueError("a step has seconds, a width of 1 or more and a context of 0 or more")
+
 
 class RoundSample(Record, kw_only=True):
     """Speculative rounds at one draft length: parallel tuples, one entry a round."""
@@ -158,6 +178,9 @@ class RoundSample(Record, kw_only=True):
     sentinel_seconds: float | None = None
     at_seconds: float = 0.0
     cold: bool = False
+
+    def __post_init__(self) -> None:
+        _rounds(self.seconds, self.drafted, self.accepted)
 
 
 class MatchTrace(Record, kw_only=True):
@@ -182,6 +205,12 @@ class MatchTrace(Record, kw_only=True):
     source: str
     """rounds (rebuilt from a real speculative run), replay (of an n-gram rule over the plain reply), teacher-forced."""
 
+    def __post_init__(self) -> None:
+        if not set(self.match) <= {-1, 0, 1} or len(self.offer) != len(self.run):
+            raise ValueError("match holds -1, 0 and 1; offer and run are of one length")
+        if any(not 0 <= run <= offer for run, offer in zip(self.run, self.offer, strict=True)):
+            raise ValueError("run has to lie between 0 and offer")
+
 
 class PromptTrace(Record, kw_only=True):
     """The rounds of one reply, parallel tuples; the first token, which prefill yields, is in no round."""
@@ -193,6 +222,9 @@ class PromptTrace(Record, kw_only=True):
     drafted: tuple[int, ...]
     accepted: tuple[int, ...]
     at_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        _rounds(self.seconds, self.drafted, self.accepted)
 
 
 class Trace(Record, kw_only=True):
@@ -219,6 +251,12 @@ class PromptRun(Record, kw_only=True):
     reply_sha256: str = ""
     """Of the reply's token ids: equal replies have equal hashes."""
     at_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.reply_tokens > 1:
+            _times((self.decode_seconds,), name="decode_seconds")
+        if self.prompt_tokens < 0 or self.reply_tokens < 0 or not 0 <= self.accepted <= self.drafted:
+            raise ValueError("counts have to be 0 or more, accepted at most drafted")
 
 
 class Run(Record, kw_only=True):
@@ -281,7 +319,8 @@ class EngineInfo(Record, kw_only=True):
     backend: str
     command: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
-    """Of: forced-acceptance, ngram-simple, ngram-mod, probabilistic-draft, per-request-speculation, rollback, metrics."""
+    """Of: forced-acceptance, ngram-simple, ngram-mod, probabilistic-draft, rollback, and the heads that the engine drafts
+    with: draft-mtp, draft-eagle3, draft-dflash."""
     spellings: dict[str, str] = {}
     """This build's spelling of each option, by our name."""
 

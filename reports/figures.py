@@ -481,7 +481,7 @@ def _round_finding(rounds: Sequence[RoundBreakdown], checks: Sequence[RoundCheck
     rest += [abs(item.unexplained) for item in rounds if item.unexplained is not None and not item.used_for_fit]
     if not rest:
         return f"{text}; no round was left over to test the model with."
-    unseen = f"median of {len(rest)} lengths that no fit has seen"
+    unseen = f"median of {len(rest)} checks that no fit has seen; {percent(max(rest))} at worst"
     return f"{text}; {percent(statistics.median(rest))} is unexplained ({unseen})."
 
 

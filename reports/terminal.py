@@ -44,7 +44,8 @@ def print_verdict(
         _line(console, "Not settled:", style="bold")
         for text in recommendation.unsettled:
             _bullet(console, text)
-    _line(console, "Command:", style="bold")
+    scope = ", for all workloads in equal shares" if len(verdicts) > 1 else ""
+    _line(console, f"Command{scope}:", style="bold")
     console.print(recommendation.command, markup=False, highlight=False, soft_wrap=True)
 
 

@@ -116,12 +116,12 @@ def check_text(validation: Validation | None) -> str:
     if not validation.n_rows or validation.mean_abs_error is None or validation.worst_abs_error is None:
         return "Every validated setting had been measured while profiling, so the forecast itself was not tested."
     text = (
-        f"Over {validation.n_rows} runs of settings that were not in the profile the forecast missed by "
+        f"{validation.n_rows} forecasts (setting x workload) whose round time the profile had not measured missed by "
         f"{percent(validation.mean_abs_error)} on average, {percent(validation.worst_abs_error)} at worst"
     )
     if validation.coverage is None:
         return f"{text}."
-    return f"{text}; {percent(validation.coverage)} of the runs fell inside the {percent(validation.level)} interval."
+    return f"{text}; {percent(validation.coverage)} of their runs fell inside the {percent(validation.level)} interval."
 
 
 def regret_text(validation: Validation | None) -> str:
@@ -129,7 +129,7 @@ def regret_text(validation: Validation | None) -> str:
     if validation is None:
         return ""
     if validation.regret <= 0:
-        return "Nothing that was run beat the choice."
+        return "On no workload did anything that was run beat its choice."
     told = "cannot be told apart from it" if validation.regret_low <= 0 else "the difference is real"
     return f"The choice gave away {percent(validation.regret)} to the best setting that was run ({told})."
 

@@ -46,7 +46,9 @@ def test_a_run_leaves_the_five_files_and_says_what_to_set(tmp_path: Path, capsys
     assert cli.main(["run", *FAKE, "--out", str(tmp_path)]) == 0
     assert {path.name for path in tmp_path.iterdir()} >= set(FILES)
     shown = capsys.readouterr().out
-    assert "Command:" in shown and str(tmp_path / "report.html") in shown.replace("\n", "")
+    assert "Command, for all workloads in equal shares:" in shown and str(tmp_path / "report.html") in shown.replace(
+        "\n", ""
+    )
 
 
 def test_a_run_forecasts_what_it_then_measures(ran: Path):
@@ -162,6 +164,19 @@ def test_draft_tokens_limit_the_search(tmp_path: Path, capsys: pytest.CaptureFix
         (["run", "--engine", "nope"], "llama.cpp"),
         (["run", "--engine", "fake:"], "fake:NAME"),
         (["run", "--engine", "fake:nope"], "interior-tie"),
+        (["run", "--draft-tokens", "٣", *FAKE], "--draft-tokens"),
+        (["run", "--seed", "-1", *FAKE], "--seed"),
+        (["profile", "--seed", "4294967295", *FAKE], "--seed"),
+        (["calibrate", "--seed", "-1"], "--seed"),
+        (["run", "--repeats", "1000000000000", *FAKE], "--repeats"),
+        (["run", "--tolerance", "inf", *FAKE], "--tolerance"),
+        (["run", "model.gguf", "--server", "http://127.0.0.1:9", "--llama-server", "x"], "exclude"),
+        (["run", *FAKE, "--out", "n" * 300], "longer than"),
+        (["run", *FAKE, "--out", "/proc/specgauge"], "--out"),
+        (["run", *FAKE, "--out", ""], "--out"),
+        (["run", ""], "empty"),
+        (["run", "~nosuchuser/x.gguf"], "~nosuchuser"),
+        (["run", "--engine", "fake:no\x1b[31m\nsuch"], "\\x1b[31m"),
         (["run", *FAKE, "--", "-ngl", "99"], "llama-server"),
         (["run", *FAKE, "model.gguf"], "TARGET"),
         (["run", "--draft", "draft.gguf"], "TARGET"),
@@ -209,6 +224,55 @@ def test_a_file_of_another_kind_or_run_is_refused(ran: Path, tmp_path: Path, cap
     (tmp_path / "profile.json").write_bytes((tmp_path / "other" / "profile.json").read_bytes())
     capsys.readouterr()
     assert "specgauge calibrate" in fails(capsys, 2, "recommend", "--out", tmp_path)
+
+
+def edited(path: Path, edit) -> None:
+    """Let `edit` change the document of a file."""
+    document = json.loads(path.read_text())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+def first_of(profile, kind):
+    """The first sample of a kind in a profile's document."""
+    return next(measurement[kind][0] for measurement in profile["measurements"] if measurement[kind])
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        lambda profile: first_of(profile, "steps")["seconds"].__setitem__(0, -0.01),
+        lambda profile: first_of(profile, "rounds")["seconds"].__setitem__(0, 0.0),
+        lambda profile: first_of(profile, "rounds")["accepted"].__setitem__(0, 99),
+        lambda profile: first_of(profile, "runs")["replies"][0].__setitem__("decode_seconds", -1.0),
+        lambda profile: first_of(profile, "matches")["match"].append(7),
+        lambda profile: first_of(profile, "traces")["prompts"][0]["drafted"].pop(),
+        lambda profile: profile.__setitem__("candidates", []),
+    ],
+)
+def test_a_profile_with_numbers_that_cannot_be_is_refused(edit, ran: Path, tmp_path: Path, capsys):
+    (tmp_path / "profile.json").write_bytes((ran / "profile.json").read_bytes())
+    edited(tmp_path / "profile.json", edit)
+    assert "profile.json" in fails(capsys, 2, "calibrate", "--out", tmp_path)
+
+
+def test_an_edited_calibration_is_refused(ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name in FILES[:2]:
+        (tmp_path / name).write_bytes((ran / name).read_bytes())
+    edited(tmp_path / "calibration.json", lambda found: found["acceptance"][0]["survival"].__setitem__(0, 0.1))
+    assert "specgauge calibrate" in fails(capsys, 2, "recommend", "--out", tmp_path)
+
+
+def test_an_edited_recommendation_is_refused(ran: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name in FILES[:3]:
+        (tmp_path / name).write_bytes((ran / name).read_bytes())
+    edited(tmp_path / "recommendation.json", lambda found: found["chosen"].__setitem__("draft_tokens", 99))
+    assert "specgauge recommend" in fails(capsys, 2, "validate", "--out", tmp_path)
+
+
+def test_two_runs_in_one_folder_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with cli.alone_in(tmp_path):
+        assert "another specgauge works in" in fails(capsys, 2, "profile", *FAKE, "--out", tmp_path)
 
 
 # --- failure and interruption

@@ -7,11 +7,14 @@ one round carry the same predicted_ms, and the increments of draft_n and draft_n
 
 import contextlib
 import hashlib
+import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +23,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import httpx
 from msgspec.structs import replace
 
 from .. import machine
@@ -60,8 +64,52 @@ MOST_SERVERS = 12
 SPECULATION_TYPES = {"model": "draft-simple", "mtp": "draft-mtp", "eagle": "draft-eagle3", "dflash": "draft-dflash"}
 TABLE_DRAFTERS = ("ngram-mod", "ngram-cache", "ngram-map-k", "ngram-map-k4v")
 """Drafters that learn across requests: a repeat needs a fresh server."""
-OUR_FLAGS = ("-m", "--model", "--host", "--port", "-c", "--ctx-size", "-np", "--parallel", "-md", "--model-draft")
+OUR_FLAGS = frozenset(
+    (
+        *("-m", "--model", "-hf", "--hf-repo", "-mu", "--model-url", "--host", "--port", "--api-key", "--api-key-file"),
+        *(
+            "-c",
+            "--ctx-size",
+            "-np",
+            "--parallel",
+            "-cram",
+            "--cache-ram",
+            "-md",
+            "--model-draft",
+            "--spec-draft-model",
+        ),
+        *("--spec-type", "--spec-draft-n-max", "--spec-synth-rates", "--spec-synth-len", "--draft", "--draft-max"),
+        *("--spec-ngram-simple-size-n", "--spec-ngram-simple-size-m", "--help", "-h", "--version"),
+    )
+)
+"""What specgauge sets itself, or what would change what is compared: refused behind --."""
+PROBE_SECONDS = 60.0
+PROBE_BYTES = 2**22
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
+
+
+def _output(command: list[str]) -> tuple[int, str]:
+    """Exit status and the first PROBE_BYTES that `command` prints; ended with its children after PROBE_SECONDS."""
+    with tempfile.TemporaryFile() as sink:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=sink, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        except OSError as error:
+            raise InputError(f"{command[0]} cannot be run: {error}; is it a llama-server for this machine?") from None
+        try:
+            status = process.wait(PROBE_SECONDS)
+        except subprocess.TimeoutExpired:
+            words = " ".join(command[-1:])
+            raise InputError(
+                f"{command[0]} {words} did not end in {PROBE_SECONDS:.0f} s: is it a llama-server?"
+            ) from None
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        sink.seek(0)
+        return status, sink.read(PROBE_BYTES).decode(errors="replace")
 
 
 class Round(NamedTuple):
@@ -125,18 +173,20 @@ class LlamaCpp:
         if self._url is not None:
             return self._probe_url(self._url)
         for flag in self._flags:
-            if flag in OUR_FLAGS:
-                raise InputError(
-                    f"{flag} after -- is set by specgauge itself: give the target, --draft or --context instead"
-                )
+            if not flag or flag.split("=", 1)[0] in OUR_FLAGS:
+                raise InputError(f"{flag or 'an empty word'} after -- is not to be passed on: specgauge sets it itself")
         help_text = self._ask_binary("--help")
         build = self._ask_binary("--version").strip().splitlines()
         has = {word for word in re.findall(r"--?[a-z][\w-]*", help_text)}
+        if self._binary is not None and "--port" not in has:
+            raise InputError(f"{self._binary} --help names no --port: this is not a llama-server; give the path of one")
         capabilities = ["rollback"]
         capabilities += ["forced-acceptance"] if "--spec-synth-rates" in has else []
         capabilities += ["ngram-simple"] if "--spec-ngram-simple-size-n" in has else []
         capabilities += ["ngram-mod"] if "--spec-ngram-mod-n-match" in has else []
         capabilities += ["probabilistic-draft"] if "--spec-draft-sampling" in has else []
+        heads = {kind for kind in SPECULATION_TYPES.values() if kind != "draft-simple"}
+        capabilities += sorted(kind for kind in heads if re.search(rf"\b{kind}\b", help_text))
         spellings = {
             "draft_tokens": "--spec-draft-n-max" if "--spec-draft-n-max" in has else "--draft-max",
             "draft_model": "-md",
@@ -170,26 +220,23 @@ class LlamaCpp:
                     f"--llama-server {self._binary}: no such program; give the path of a llama-server binary"
                 )
             command = [self._binary, flag]
-        try:
-            done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            raise InputError(f"{command[0]} cannot be run: {error}; is it a llama-server for this machine?") from None
-        text = done.stdout.decode(errors="replace")
-        if done.returncode != 0 and flag == "--help":
+        status, text = _output(command)
+        if status != 0 and flag == "--help":
             last = (text.strip().splitlines() or ["no output"])[-1]
-            raise InputError(
-                f"{command[0]} --help ended with status {done.returncode}: {last}; give a llama-server binary"
-            )
+            raise InputError(f"{command[0]} --help ended with status {status}: {last}; give a llama-server binary")
         return text
 
     def _probe_url(self, url: str) -> EngineInfo:
-        server = LlamaServer(url.rstrip("/"))
+        if not url.startswith(("http://", "https://")):
+            raise InputError(f"--server {url}: give a URL such as http://127.0.0.1:8080")
         try:
-            props = server.get("/props")
+            server = LlamaServer(url.rstrip("/"))
+        except httpx.InvalidURL as error:
+            raise InputError(f"--server: {error}; give a URL such as http://127.0.0.1:8080") from None
+        try:
+            props = server.get("/props", timeout_seconds=PROBE_SECONDS / 4)
         except EngineFailed as error:
-            raise InputError(f"--server {url}: {error}; start a llama-server there first") from None
+            raise InputError(f"--server: {error}; start a llama-server there first") from None
         finally:
             server.close()
         if not isinstance(props, dict) or "default_generation_settings" not in props:

@@ -196,7 +196,7 @@ def run_embedded(flags: list[str]) -> int:
     x: Any = importlib.import_module("xllamacpp")
     if flags == ["--help"]:
         p = x.CommonParams()
-        print("\n".join([*setters(x, p), *switches(x, p)]))
+        print("\n".join([*setters(x, p), *switches(x, p), "--spec-type " + ",".join(_types(x)[0])]))
         return 0
     try:
         params = parse(x, flags)

@@ -4,6 +4,7 @@ The embedded server of xllamacpp and a binary of the user's are started alike, t
 user runs already is only asked, never ended.
 """
 
+import contextlib
 import json
 import os
 import re
@@ -42,7 +43,8 @@ def log_cause(log: Path) -> str:
     except OSError:
         return "its log cannot be read"
     lines = [LOG_PREFIX.sub("", line).strip() for line in tail.splitlines()]
-    lines = [line for line in lines if line and not line.startswith("server pid")]
+    lines = [re.sub(r"server pid \d+$", "", line) for line in lines]
+    lines = [line for line in lines if line]
     telling = [line for line in lines if CAUSE.search(line) and "Traceback" not in line]
     chosen = (telling or lines or ["its log is empty"])[-1]
     return chosen if len(chosen) <= 300 else chosen[:300] + "..."
@@ -133,10 +135,11 @@ class LlamaServer:
         what = str(error) or type(error).__name__
         return EngineFailed(f"llama-server at {self.url} stopped answering: {what}; log: {self.log or 'its own'}")
 
-    def get(self, path: str) -> Any:
+    def get(self, path: str, timeout_seconds: float | None = None) -> Any:
         """The JSON that GET `path` answers."""
+        timeout = httpx.USE_CLIENT_DEFAULT if timeout_seconds is None else timeout_seconds
         try:
-            return self._answer(self._client.get(path))
+            return self._answer(self._client.get(path, timeout=timeout))
         except httpx.HTTPError as error:
             raise self._gone(error) from None
 
@@ -150,7 +153,7 @@ class LlamaServer:
     def _answer(self, response: httpx.Response) -> Any:
         try:
             answer = response.json()
-        except ValueError:
+        except (ValueError, RecursionError):
             raise EngineFailed(f"{self.url} does not answer as a llama-server does (no JSON)") from None
         if response.status_code != 200:
             error = answer.get("error", {}) if isinstance(answer, dict) else {}
@@ -170,7 +173,7 @@ class LlamaServer:
                         yield json.loads(line[6:])
         except httpx.HTTPError as error:
             raise self._gone(error) from None
-        except ValueError:
+        except (ValueError, RecursionError):
             raise EngineFailed(f"{self.url} streams something that is not JSON") from None
 
     def processor_seconds(self) -> float | None:
@@ -197,17 +200,13 @@ class LlamaServer:
         process = self.process
         if process is None:
             return
-        if process.stdin is not None:
-            try:
-                process.stdin.close()
-            except OSError:
-                pass
         try:
-            process.wait(timeout=2.0)
-        except subprocess.TimeoutExpired:
-            pass
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except (ProcessLookupError, PermissionError):
-            pass
-        process.wait()
+            if process.stdin is not None:
+                with contextlib.suppress(OSError):
+                    process.stdin.close()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=2.0)
+        finally:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()

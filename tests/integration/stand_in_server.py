@@ -121,7 +121,7 @@ class Handler(BaseHTTPRequestHandler):
 
 def main():
     if sys.argv[1:] == ["--help"]:
-        print("\n".join(VALUED))
+        print("\n".join(VALUED), "\nspeculation types: none,draft-simple,draft-mtp,ngram-simple")
         return
     if sys.argv[1:] == ["--version"]:
         print("version: 1 (stand-in)")

@@ -15,12 +15,13 @@ from .test_llama_stand_in import wait_until_gone
 gguf = pytest.importorskip("gguf", reason="the demo extra is not installed")
 
 
-def write_model(path: Path, *, tokens=("a", "b", "c"), embedding=64) -> Path:
+def write_model(path: Path, *, tokens=("a", "b", "c"), embedding=64, heads=0) -> Path:
     """A whole GGUF file of a few kilobytes that no engine could run, but whose header is right."""
     import numpy as np
 
     writer = gguf.GGUFWriter(path, "llama")
     writer.add_block_count(1)
+    writer.add_uint32("llama.nextn_predict_layers", heads)
     writer.add_tokenizer_model("gpt2")
     writer.add_tokenizer_pre("smollm")
     writer.add_token_list(list(tokens))
@@ -182,6 +183,17 @@ def test_a_whole_run_on_a_binary_gives_the_five_files(stand_in, target, draft, t
     names = {path.name for path in (tmp_path / "out").glob("*.*")}
     assert {"profile.json", "calibration.json", "recommendation.json", "validation.json", "report.html"} <= names
     assert wait_until_gone([int(line) for line in running.pids.read_text().split()]) == []
+
+
+def test_a_built_in_head_is_forecast_from_whole_rounds(stand_in, tmp_path):
+    target = write_model(tmp_path / "target.gguf", heads=1)
+    running = Started(tmp_path / "out", target, binary=stand_in, verb="run")
+    code, errors = running.finish()
+    assert code == 0, errors
+    recommendation = json.loads((tmp_path / "out" / "recommendation.json").read_text())
+    heads = [item for item in recommendation["candidates"] if item["setting"]["drafter"] == "mtp"]
+    assert {item["setting"]["draft_tokens"] for item in heads} == set(range(1, 9))
+    assert {item["round_time_source"] for item in heads if item["in_profile"]} == {"measured"}
 
 
 def test_a_draft_with_another_tokenizer_is_refused_before_a_server_starts(stand_in, target, tmp_path):

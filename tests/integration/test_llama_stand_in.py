@@ -106,20 +106,35 @@ def test_a_refused_flag_is_told_in_the_servers_words(stand_in, paper_model, pape
     engine.close()
 
 
-@pytest.mark.parametrize("binary", ["/nonexistent/llama-server", "/bin/false", "/etc/passwd"])
+@pytest.mark.parametrize("binary", ["/nonexistent/llama-server", "/bin/false", "/bin/true", "/etc/passwd"])
 def test_a_program_that_is_no_llama_server(binary, paper_model, tmp_path):
     with pytest.raises(InputError, match="llama-server"):
         LlamaCpp([paper_model], log_dir=tmp_path, binary=binary)
 
 
-def test_flags_that_specgauge_sets_itself_are_refused(stand_in, paper_model, tmp_path):
-    with pytest.raises(InputError, match="-m after -- is set by specgauge itself"):
-        LlamaCpp([paper_model], log_dir=tmp_path, binary=stand_in, flags=["-m", "other.gguf"])
+@pytest.mark.parametrize("flag", ["-m", "--model=other.gguf", "--spec-type", "--spec-draft-n-max", ""])
+def test_flags_that_specgauge_sets_itself_are_refused(flag, stand_in, paper_model, tmp_path):
+    with pytest.raises(InputError, match="after -- is not to be passed on"):
+        LlamaCpp([paper_model], log_dir=tmp_path, binary=stand_in, flags=[flag])
 
 
-def test_an_unreachable_server_url(paper_model, tmp_path):
-    with pytest.raises(InputError, match="--server http://127.0.0.1:9"):
-        LlamaCpp([paper_model], log_dir=tmp_path, url="http://127.0.0.1:9")
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://[::1", "ftp://127.0.0.1", "nonsense", ""])
+def test_a_server_url_that_is_none(url, paper_model, tmp_path):
+    with pytest.raises(InputError, match="--server"):
+        LlamaCpp([paper_model], log_dir=tmp_path, url=url)
+
+
+def test_a_binary_that_hangs_when_probed_is_ended_with_its_children(paper_model, tmp_path, monkeypatch):
+    from specgauge.profiler.engines import llama_cpp
+
+    monkeypatch.setattr(llama_cpp, "PROBE_SECONDS", 1.0)
+    pid_file = tmp_path / "pid"
+    script = tmp_path / "hangs"
+    script.write_text(f"#!/bin/sh\nsleep 600 &\necho $! > {pid_file}\nwait\n")
+    script.chmod(0o755)
+    with pytest.raises(InputError, match="did not end"):
+        LlamaCpp([paper_model], log_dir=tmp_path, binary=str(script))
+    assert wait_until_gone([int(pid_file.read_text())]) == []
 
 
 PARENT = """

@@ -131,7 +131,7 @@ def test_a_term_that_is_new_here_is_shown_last():
 
 
 def test_unexplained_is_quoted_from_rounds_that_no_fit_has_seen(demo: Sample):
-    assert "2.4 % is unexplained (median of 3 lengths" in sections(demo)["where-a-round-goes"].finding
+    assert "2.4 % is unexplained (median of 3 checks" in sections(demo)["where-a-round-goes"].finding
     table = sections(demo)["where-a-round-goes"].table
     assert table is not None and len(table.rows) == len(LENGTHS) * 5 + 3
 

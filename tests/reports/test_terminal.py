@@ -22,7 +22,7 @@ def printed(records: Sample, validated: bool = True, **console) -> str:
 
 def without_command(text: str) -> str:
     """What is printed before the command, which must stay one line to be copied."""
-    return text[: text.index("Command:")]
+    return text[: text.index("Command")]
 
 
 def test_verdict_comes_first_and_fits_80_columns(demo: Sample):
