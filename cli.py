@@ -344,7 +344,7 @@ def recommended_to(
         tool_version=stamp.tool_version,
         command="",
     )
-    recommendation = replace(found, command=command_for(profile, found.chosen, binary=_binary(profile)))
+    recommendation = replace(found, command=command_for(profile, found.chosen))
     write_record(common.path(RECOMMENDATION), recommendation)
     return recommendation
 
@@ -705,14 +705,6 @@ def _belongs(path: Path, sha256: str, to: "Record", verb: str) -> None:
 
     if sha256 != record_digest(to):
         raise InputError(f"{path} was made from other files than those beside it; run {verb} again")
-
-
-def _binary(profile: "Profile") -> str:
-    """The llama-server to name in a command: the profiled binary, or the usual name where there was none."""
-    command = profile.engine.command[0] if profile.engine.command else ""
-    return (
-        "llama-server" if command.startswith(("fake:", "http:", "https:")) or command in ("", "xllamacpp") else command
-    )
 
 
 def _named(setting: "Setting") -> str:

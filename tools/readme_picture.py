@@ -1,7 +1,7 @@
 """The README's picture and output block, from a real run: python tools/readme_picture.py specgauge-out
 
-Photographs the figure "forecast against measured" of the report.html of a run in Debian's
-Chromium (offline) into docs/demo.png, and writes the verdict that the run prints between the README's markers.
+Photographs the figure "forecast against measured" of a run's report.html in Debian's Chromium (offline) into
+docs/demo.png, and writes the verdict that the run prints behind the README's marker.
 """
 
 import io
@@ -16,12 +16,12 @@ BLOCK = re.compile(r"<!-- demo -->.*?(?=\n## )", re.DOTALL)
 
 
 def photograph(report: Path, picture: Path) -> None:
-    """One figure of the report as PNG, light, 1000 pixels wide."""
+    """One figure of the report as PNG, light, 1280 pixels wide."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        context = browser.new_context(viewport={"width": 1000, "height": 900}, color_scheme="light", offline=True)
+        context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light", offline=True)
         page = context.new_page()
         page.goto(report.resolve().as_uri())
         page.wait_for_selector("html[data-drawn=yes]", timeout=30_000)

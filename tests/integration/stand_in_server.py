@@ -119,6 +119,12 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.write(b"data: " + json.dumps(document).encode() + b"\n\n")
 
 
+class Server(ThreadingHTTPServer):
+    """Takes as many connections at once as a verification pass opens."""
+
+    request_queue_size = 128
+
+
 def main():
     if sys.argv[1:] == ["--help"]:
         print("\n".join(VALUED), "\nspeculation types: none,draft-simple,draft-mtp,ngram-simple")
@@ -130,7 +136,7 @@ def main():
     if os.environ.get("STAND_IN_PID_FILE"):
         with open(os.environ["STAND_IN_PID_FILE"], "a") as file:
             print(os.getpid(), file=file)
-    server = ThreadingHTTPServer(("127.0.0.1", int(Handler.flags["--port"])), Handler)
+    server = Server(("127.0.0.1", int(Handler.flags["--port"])), Handler)
     print("stand-in listens", flush=True)
     server.serve_forever()
 
