@@ -34,9 +34,9 @@ __all__ = ["Bandwidth", "Calibrated", "NotCalibrated", "calibrate", "ceiling_at_
 
 BORROWED_ACCEPTANCE_LOG_SD = 0.05
 """Doubt of acceptance that was measured on another quantization of the target."""
-START_LOG_SD = 0.03
-"""Another start of the same server gives other round times (a stated prior: docs/log.md found 3.8 % on a CPU, in the mean of
-eight draft lengths). A profile times each draft length in one start, and a validation in another."""
+MINUTES_APART_LOG_SD = 0.03
+"""Round times taken minutes apart may differ by more than their repeats show (a stated prior; docs/log.md: up to 14 % in one of four
+runs on a shared CPU, 2 % in the others; the cause is not known)."""
 BEYOND_TABLE_LOG_SD = 0.10
 """Doubt of a cost that is extrapolated."""
 DOUBTFUL_SHARE = 0.1
@@ -119,7 +119,7 @@ class Calibrated:
 
     def session_noise(self, setting: Setting) -> float:
         """Log sd of what a validation session would measure of `setting` beside its plain baseline."""
-        return float(np.hypot(self.session_log_sd, START_LOG_SD if setting.draft_tokens else 0.0))
+        return float(np.hypot(self.session_log_sd, MINUTES_APART_LOG_SD if setting.draft_tokens else 0.0))
 
     def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
         """A round at the profile's reference speed, term by term.
@@ -342,7 +342,7 @@ class Calibrated:
                 yield f"{name}: no rounds measured; overhead {lender} (prior)"
         yield (
             f"session noise of a median speed: {self.session_log_sd:.4f} (fraction); of a drafting one also "
-            f"{START_LOG_SD:.2f} for another start of its server (prior)"
+            f"{MINUTES_APART_LOG_SD:.2f} for round times taken minutes apart (prior)"
         )
 
 

@@ -75,8 +75,8 @@ def through(machine: FakeMachine, session: Session) -> Line:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_unrun_lengths_are_forecast_within_one_and_a_half_times_the_noise(name: str):
-    """Nine in ten of them, over three seeds, and all within 2.5 times; the median within half of it."""
+def test_nine_in_ten_unrun_lengths_are_forecast_within_one_and_a_half_times_the_noise(name: str):
+    """Over three seeds; all of them within 2.5 times, the median within half of it."""
     noise = fake.MACHINES[name].noise
     found = [error for seed in SEEDS for error in line(name, seed).errors().values()]
     assert len(found) >= 36
