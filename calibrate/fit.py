@@ -11,8 +11,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..model.cost import NO_OVERHEAD, RECIPES, BeyondTable, RoundCost, RoundOfParts, StepTable
-from ..model.forecast import WorkloadForecast, break_even_accepted, forecast_workload, perfect_acceptance
+from ..model.cost import NO_OVERHEAD, RECIPES, RoundCost, RoundOfParts, Rounds
+from ..model.forecast import (
+    DOUBTFUL_SHARE,
+    WorkloadForecast,
+    break_even_accepted,
+    forecast_workload,
+    perfect_acceptance,
+)
+from ..model.steps import BeyondTable, StepTable
 from ..profiler.records import Candidate, Profile, Setting
 from . import evidence, replies, rounds
 from .evidence import Drift, Pair
@@ -39,8 +46,6 @@ MINUTES_APART_LOG_SD = 0.03
 runs on a shared CPU, 2 % in the others; the cause is not known)."""
 BEYOND_TABLE_LOG_SD = 0.10
 """Doubt of a cost that is extrapolated."""
-DOUBTFUL_SHARE = 0.1
-"""A forecast with more than this share of such cost is a prior."""
 
 
 @dataclass(frozen=True)
@@ -128,12 +133,12 @@ class Calibrated:
         others it is the forecast's round and the term holds what it interpolates between measured lengths.
         """
         found = self._pair(setting)
-        at, here = np.array([drafted]), np.array([float(context)])
-        terms = found.cost.terms(at, here)
-        total, forecast = terms.total()[0, 0], found.cost.lookup(at, here).seconds[0, 0]
+        here = Rounds.of(drafted, context)
+        terms = found.cost.terms(here)
+        total, forecast = terms.total()[0, 0], found.cost.lookup(here).seconds[0, 0]
         measured, place = None, found.observed(drafted)
         if place is not None:
-            then = found.cost.terms(at, np.array([found.observations[place].context])).total()[0, 0]
+            then = found.cost.terms(Rounds.of(drafted, found.observations[place].context)).total()[0, 0]
             measured = float(found.measured[0, place] * total / then)
         named = [RoundTerm(name=n, seconds=float(s[0, 0])) for n, s in zip(terms.names, terms.seconds)]
         rest = float((forecast if measured is None else measured) - total)
@@ -385,9 +390,9 @@ def ceiling_at_perfect_acceptance(profile: Profile, candidate: Candidate) -> flo
     cost = rounds.fit_pair(pair, (), tables, max(candidate.draft_tokens), 1, 0).cost
     context = float(cost.target.contexts[0])
     lengths = [g for g in candidate.draft_tokens if g > 0]
-    inside = [g for g in lengths if not cost.lookup(np.array([g]), np.array([context])).doubtful.any()]
+    inside = [g for g in lengths if not cost.lookup(Rounds.of(g, context)).doubtful.any()]
     if not inside:
-        found = cost.lookup(np.array(lengths[:1]), np.array([context]))
+        found = cost.lookup(Rounds.of(lengths[0], context))
         raise BeyondTable(perfect_acceptance(cost, lengths[0], context), found.remedy)
     return max(float(perfect_acceptance(cost, g, context).flat[0]) for g in inside)
 

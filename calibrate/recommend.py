@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from ..model import search
+from ..model.decision import Decision, decide, probability_best, rounds_to_separate
 from ..model.hardware import BandwidthCeiling
-from ..model.search import Decision
 from ..profiler.records import ModelFile, Profile, Setting
 from .fit import Calibrated, NotCalibrated
 from .intervals import generator, log_noise, percentile_interval
@@ -126,7 +125,7 @@ def _contest(calibrated: Calibrated, settings: tuple[Setting, ...], workloads: t
     if not any(arm.draft_tokens == 0 for arm in arms):
         raise NotCalibrated("plain decoding was not measured: profile plain runs or decode steps of a target")
     speeds = np.stack([_harmonic([calibrated.speeds(arm, w) for w in workloads]) for arm in arms])
-    decision = search.decide(speeds, np.array([arm.draft_tokens for arm in arms]), calibrated.level)
+    decision = decide(speeds, np.array([arm.draft_tokens for arm in arms]), calibrated.level)
     return _Contest(arms, speeds, decision)
 
 
@@ -136,7 +135,7 @@ def _harmonic(speeds: list[np.ndarray]) -> np.ndarray:
 
 
 def _forecasts(calibrated: Calibrated, workload: str, contest: _Contest) -> list[SettingForecast]:
-    best = search.probability_best(contest.speeds)
+    best = probability_best(contest.speeds)
     return [
         msgspec.structs.replace(calibrated.forecast(arm, workload), probability_best=float(share))
         for arm, share in zip(contest.arms, best)
@@ -311,7 +310,7 @@ def _tie_reason(calibrated: Calibrated, contest: _Contest, workloads: tuple[str,
         rival = contest.rival
     drafting = contest.chosen if contest.chosen.draft_tokens else rival
     seen = sum(calibrated.rounds_seen(drafting, w) for w in workloads)
-    more = search.rounds_to_separate(ratio, seen)
+    more = rounds_to_separate(ratio, seen)
     needed = (
         f"about {float(f'{more:.1g}'):.0f} more rounds (a draft and its verification) would"
         if more <= MOST_ROUNDS

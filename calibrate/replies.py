@@ -7,8 +7,9 @@ import numpy as np
 
 from ..model import acceptance
 from ..model.acceptance import RoundLaw
-from ..model.cost import StepTable
 from ..model.forecast import Reply
+from ..model.steps import StepTable
+from ..model.survival import survival_from_rounds
 from ..profiler.records import MatchTrace, Profile, Prompt, PromptRun, Setting
 from .evidence import Drift, Pair, RoundCounts, matches_of, plain_replies, prompt_lengths, round_counts
 from .intervals import MEDIAN_FACTOR
@@ -65,7 +66,7 @@ def known_survival(found: WorkloadReplies, depth: int) -> np.ndarray:
     drafted, accepted, weight = (
         np.concatenate([getattr(law, n) for law in laws]) for n in ("drafted", "accepted", "weight")
     )
-    return acceptance.survival_from_rounds(drafted, accepted, weight, depth)
+    return survival_from_rounds(drafted, accepted, weight, depth)
 
 
 def _borrowed(found: WorkloadReplies, target: str) -> WorkloadReplies:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..model import cost
-from ..model.cost import Overhead, RoundCost, RoundOfParts, StepTable, WholeRounds
+from ..model.cost import Overhead, RoundCost, RoundOfParts, Rounds, WholeRounds
+from ..model.steps import StepTable, find_switches
 from .evidence import Pair, RoundObservation, Shape, StepObservation
 from .intervals import generator, log_noise, pooled_log_sd, replicated_median
 
@@ -167,7 +168,7 @@ def _table(items: list[ShapeSeconds]) -> StepTable:
     columns = [_column(cells, contexts, widths, width) for width in widths]
     seconds = np.stack(columns, axis=-1)
     noise = float(np.median(np.log(seconds).std(axis=0)))
-    switches = cost.find_switches(np.array(widths), seconds[0].mean(axis=0), noise)
+    switches = find_switches(np.array(widths), seconds[0].mean(axis=0), noise)
     return StepTable(np.array(widths), np.array(contexts, float), seconds, switches)
 
 
@@ -266,7 +267,8 @@ def _of_parts(
     seed: int,
 ) -> PairRounds:
     """Recipe + overhead fitted at three lengths at most + the rest at measured lengths, interpolated in a segment."""
-    passes = cost.round_terms(recipe, measured.lengths, measured.contexts, target, draft).total()
+    bare = RoundOfParts(recipe, target, draft)
+    passes = bare.terms(Rounds.of(measured.lengths, measured.contexts)).total()
     fitted = _fitted_lengths(measured.lengths)
     overhead = _fit_overhead(measured, passes, np.isin(measured.lengths, fitted))
     rest = np.log(measured.seconds / np.maximum(passes + overhead.at(measured.lengths), 0.1 * measured.seconds))

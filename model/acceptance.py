@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .survival import hazards
+
 UNKNOWN = -1
 
 
@@ -17,17 +19,20 @@ UNKNOWN = -1
 class RoundLaw:
     """Expected rounds of one reply, by (drafted, accepted): arrays of shape (K,).
 
-    `weight` is the expected number of rounds, `position` the mean number of reply tokens there when such a round starts.
-    A round emits accepted + 1 tokens; `drafted` 0 is a plain step.
+    `weight` is the expected number of rounds, `position` the mean number of reply tokens there when such a round starts,
+    `passes` the mean number of draft passes paid in it: as many as are drafted unless drafting stops early, when the pass
+    that said so is paid too. A round emits accepted + 1 tokens; `drafted` 0 is a plain step (after `passes` in vain).
     """
 
     drafted: np.ndarray
     accepted: np.ndarray
     weight: np.ndarray
     position: np.ndarray
+    passes: np.ndarray
 
     @property
     def rounds(self) -> float:
+        """Rounds of the reply, plain steps included."""
         return float(self.weight.sum())
 
     @property
@@ -37,11 +42,18 @@ class RoundLaw:
 
     @property
     def drafted_total(self) -> float:
+        """Tokens drafted over the reply."""
         return float(self.weight @ self.drafted)
 
     @property
     def accepted_total(self) -> float:
+        """Drafted tokens accepted over the reply, bonus tokens not counted."""
         return float(self.weight @ self.accepted)
+
+    @property
+    def passes_total(self) -> float:
+        """Draft passes paid over the reply."""
+        return float(self.weight @ self.passes)
 
     @property
     def offer_rate(self) -> float:
@@ -49,30 +61,32 @@ class RoundLaw:
         return float(self.weight[self.drafted > 0].sum() / max(self.rounds, 1e-12))
 
     def by_drafted(self) -> "RoundLaw":
-        """The same rounds with `accepted` averaged out (a mean, no longer an integer): what cost needs."""
-        levels, index = np.unique(self.drafted, return_inverse=True)
+        """The same rounds with `accepted` averaged out (a mean, no longer an integer): what cost needs. Plain steps stay
+        apart from rounds that drafted nothing after passes in vain."""
+        levels, index = np.unique(self.drafted * 2 + (self.passes > 0), return_inverse=True)
         weight = np.bincount(index, self.weight, levels.size)
         accepted = np.bincount(index, self.weight * self.accepted, levels.size) / weight
         position = np.bincount(index, self.weight * self.position, levels.size) / weight
-        return RoundLaw(levels, accepted, weight, position)
+        passes = np.bincount(index, self.weight * self.passes, levels.size) / weight
+        return RoundLaw(levels // 2, accepted, weight, position, passes)
 
 
 def plain_law(tokens: int) -> RoundLaw:
     """The law of plain decoding: `tokens` rounds of one token."""
     kept = 1 if tokens else 0
     weight, position = np.full(kept, float(tokens)), np.full(kept, (tokens + 1) / 2)
-    return RoundLaw(np.zeros(kept, int), np.zeros(kept, int), weight, position)
+    return RoundLaw(np.zeros(kept, int), np.zeros(kept, int), weight, position, np.zeros(kept))
 
 
 def law_from_rounds(drafted: Sequence[int], accepted: Sequence[int]) -> RoundLaw:
     """The empirical law of one reply's rounds, in the order in which they happened."""
     taken = np.asarray(accepted, int)
     starts = 1 + np.concatenate([[0], np.cumsum(taken + 1)[:-1]]) if taken.size else np.zeros(0)
-    return _merged(np.asarray(drafted, int), taken, np.ones(taken.size), starts.astype(float))
+    return merged(np.asarray(drafted, int), taken, np.ones(taken.size), starts.astype(float))
 
 
 def replay_matches(match: np.ndarray, draft_tokens: int) -> RoundLaw:
-    """Exact law of a draft model over a reply (THEORY section 2: forward recursion over start positions).
+    """Exact law of a draft model over a reply (derived: forward recursion over start positions).
 
     `match` (N,): 1 or 0 where known, a probability where it is not (the flags of a ratio test are such probabilities).
     The engine drafts min(draft_tokens, remaining - 1) tokens. Raises ValueError outside [0, 1].
@@ -90,10 +104,9 @@ def replay_survival(survival: np.ndarray, tokens: int, draft_tokens: int) -> Rou
 
     `survival` (J,): S_1..S_J; past J the last hazard holds. S_j = a^j is Leviathan's i.i.d. case (arXiv 2211.17192).
     """
-    known = np.concatenate([[1.0], np.asarray(survival, float)])
-    hazards = np.divide(known[1:], known[:-1], out=np.zeros(known.size - 1), where=known[:-1] > 0)
-    depth = np.minimum(np.arange(draft_tokens), hazards.size - 1)
-    accept = hazards[depth] if hazards.size else np.zeros(draft_tokens)
+    known = hazards(survival)
+    depth = np.minimum(np.arange(draft_tokens), known.size - 1)
+    accept = known[depth] if known.size else np.zeros(draft_tokens)
     return _forward(np.broadcast_to(accept, (tokens, draft_tokens)))
 
 
@@ -116,27 +129,7 @@ def replay_ngram(
         accepted.append(taken)
         starts.append(float(t))
         t += taken + 1
-    return _merged(np.array(drafted, int), np.array(accepted, int), np.ones(len(drafted)), np.array(starts))
-
-
-def survival_from_rounds(
-    drafted: np.ndarray, accepted: np.ndarray, weight: np.ndarray | None = None, depth: int | None = None
-) -> np.ndarray:
-    """S_1..S_depth from rounds of unequal draft length (product-limit estimate, Kaplan and Meier 1958).
-
-    A round that drafted fewer than j tokens and had all of them accepted says nothing of position j: it is censored,
-    not a failure. Stops at the first position that no round reached. Empty where nothing was drafted.
-    """
-    drafted, accepted = np.asarray(drafted), np.asarray(accepted)
-    weight = np.ones(drafted.size) if weight is None else np.asarray(weight, float)
-    alive, survival = 1.0, []
-    for j in range(1, (depth or int(drafted.max(initial=0))) + 1):
-        at_risk = weight[(drafted >= j) & (accepted >= j - 1)].sum()
-        if at_risk <= 0:
-            break
-        alive *= weight[(drafted >= j) & (accepted >= j)].sum() / at_risk
-        survival.append(alive)
-    return np.array(survival)
+    return merged(np.array(drafted, int), np.array(accepted, int), np.ones(len(drafted)), np.array(starts))
 
 
 def impute(matches: Sequence[np.ndarray], prior_weight: float = 4.0, longest: int = 8) -> tuple[np.ndarray, ...]:
@@ -172,25 +165,46 @@ def _forward(accept: np.ndarray) -> RoundLaw:
     possible = np.where(np.arange(length) < limit[:, None], accept, 0.0)
     survival = np.concatenate([np.ones((states, 1)), np.cumprod(possible, axis=1), np.zeros((states, 1))], axis=1)
     stops = survival[:, :-1] - survival[:, 1:]
-    reach = np.zeros(states + length + 1)
-    reach[:1] = 1.0
-    for i in range(states):
-        reach[i + 1 : i + length + 2] += reach[i] * stops[i]
-    weight = reach[:states, None] * stops
+    weight = start_chances(stops)[:, None] * stops
     shape = (states, length + 1)
     position = np.broadcast_to(np.arange(1.0, states + 1)[:, None], shape)
     taken = np.broadcast_to(np.arange(length + 1), shape)
-    return _merged(np.broadcast_to(limit[:, None], shape).ravel(), taken.ravel(), weight.ravel(), position.ravel())
+    return merged(np.broadcast_to(limit[:, None], shape).ravel(), taken.ravel(), weight.ravel(), position.ravel())
 
 
-def _merged(drafted: np.ndarray, accepted: np.ndarray, weight: np.ndarray, position: np.ndarray) -> RoundLaw:
-    """One entry for each (drafted, accepted) that happens."""
+def start_chances(stops: np.ndarray) -> np.ndarray:
+    """Chance (N,) that a round starts in each state, the first for certain; `stops` (N, g + 1): chance that a round from
+    there accepts 0..g tokens. A round that accepts a moves on by a + 1 (derived).
+    """
+    states, kinds = stops.shape
+    reach = np.zeros(states + kinds)
+    reach[:1] = 1.0
+    for i in range(states):
+        reach[i + 1 : i + kinds + 1] += reach[i] * stops[i]
+    return reach[:states]
+
+
+def merged(
+    drafted: np.ndarray,
+    accepted: np.ndarray,
+    weight: np.ndarray,
+    position: np.ndarray,
+    passes: np.ndarray | None = None,
+) -> RoundLaw:
+    """The law of rounds (K,) as given one by one or in parts: one entry for each (drafted, accepted) that happens, and
+    one more for rounds that drafted nothing after passes in vain.
+
+    Without `passes` every drafted token cost one draft pass and no pass was paid in vain.
+    """
+    passes = drafted if passes is None else passes
     happens = weight > 0
-    pairs = np.stack([drafted[happens], accepted[happens]], axis=1)
-    if not pairs.size:
+    if not happens.any():
         return plain_law(0)
-    kinds, index = np.unique(pairs, axis=0, return_inverse=True)
-    index = index.ravel()
-    total = np.bincount(index, weight[happens], len(kinds))
-    place = np.bincount(index, (weight * position)[happens], len(kinds)) / total
-    return RoundLaw(kinds[:, 0], kinds[:, 1], total, place)
+    base = int(accepted.max()) + 1
+    codes = (drafted * base + accepted)[happens] * 2 + (passes > 0)[happens]
+    kinds, index = np.unique(codes, return_inverse=True)
+    total = np.bincount(index, weight[happens], kinds.size)
+    place = np.bincount(index, (weight * position)[happens], kinds.size) / total
+    paid = np.bincount(index, (weight * passes)[happens], kinds.size) / total
+    kinds = kinds // 2
+    return RoundLaw(kinds // base, kinds % base, total, place, paid)

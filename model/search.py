@@ -1,98 +1,123 @@
-"""Search: which arm is fastest, how sure that is, and which to name when it is not.
+"""Search: every setting of a grid ranked by forecast speed, within the memory of a machine.
 
-Arms are compared replicate by replicate: `speeds` (A, R), entry 0 the forecast, the others drawn with common random
-numbers, so that what two arms share does not blur their ratio.
+    rows    options (target, draft, their quantizations, KV types, placement) x settings (p_min, draft tokens)
+    cells   contexts x streams
+    tokens/s of a row in a cell = tokens of a round / sum over kinds of round of share x seconds
+
+Shares do not depend on the cell and seconds of a kind not on the setting, so an option is a matrix product of the two.
+Whether one of a few measured arms is really the fastest is another question: decision.py.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-WORTHWHILE = 0.02
-"""A gain below this is not worth a choice: the simpler of two such arms is named."""
+from .cost import RoundCost, RoundOfParts, Rounds
+from .grid import Grid, Option
+from .kv import KvTypes
+from .law_table import LawTable
+from .ranking import Ranking
+from .steps import Lookup, StepTable
 
 
-@dataclass(frozen=True)
-class RatioInterval:
-    """Speed of one arm over another: forecast and bounds."""
+def rank(grid: Grid) -> Ranking:
+    """All rows of `grid` in all its cells, by point estimates (entry 0 of a cost's replicates).
 
-    value: float
-    low: float
-    high: float
-    log_sd: float
-
-
-@dataclass(frozen=True)
-class Decision:
-    """Indices of arms. verdict: speculate, tie, do-not-speculate."""
-
-    verdict: str
-    chosen: int
-    best_plain: int
-    rival: int
-    """The arm that the chosen one was held against: the runner-up, or the best drafting arm where plain won."""
-    over_plain: RatioInterval
-    """Chosen over the best plain arm."""
-    over_rival: RatioInterval
-
-
-def ratio_interval(numerator: np.ndarray, denominator: np.ndarray, level: float) -> RatioInterval:
-    """Paired percentile interval of the ratio of two arms' speeds (R,)."""
-    logs = np.log(numerator / denominator)
-    value, drawn = float(np.exp(logs[0])), logs[1:] if logs.size > 1 else logs
-    low, high = np.exp(np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2]))
-    return RatioInterval(value, min(float(low), value), max(float(high), value), float(drawn.std()))
-
-
-def probability_best(speeds: np.ndarray) -> np.ndarray:
-    """Share (A,) of replicates in which each arm is the fastest."""
-    drawn = speeds[:, 1:] if speeds.shape[1] > 1 else speeds
-    return np.bincount(drawn.argmax(axis=0), minlength=speeds.shape[0]) / drawn.shape[1]
-
-
-def decide(speeds: np.ndarray, draft_tokens: np.ndarray, level: float = 0.95) -> Decision:
-    """The arm to choose and the verdict. `draft_tokens` (A,): 0 marks plain arms, of which one at least must exist.
-
-    Among arms that cannot be told from the fastest and are within 2 % of it, the one with fewest draft tokens is chosen.
-    Verdict: do-not-speculate where plain is chosen and no drafting arm can be worthwhile (above +2 %); speculate where a
-    drafting arm is chosen and beats the best plain arm with its interval, unless the runner-up is forecast within 2 % of
-    it and cannot be told from it; tie otherwise.
+    The speed of a row is the mean of tokens over the mean of seconds of a round (derived: as in forecast.py), its memory that of memory.Deployment.
     """
-    point = speeds[:, 0]
-    top = int(point.argmax())
-    plain = np.flatnonzero(draft_tokens == 0)
-    best_plain = int(plain[point[plain].argmax()])
-    chosen = _simplest(speeds, draft_tokens, top, level)
-    rival = _rival(point, draft_tokens, chosen, top)
-    over_plain = ratio_interval(speeds[chosen], speeds[best_plain], level)
-    over_rival = ratio_interval(speeds[chosen], speeds[rival], level)
-    if draft_tokens[chosen] == 0:
-        safe = rival == chosen or 1 / over_rival.low <= 1 + WORTHWHILE
-        verdict = "do-not-speculate" if safe else "tie"
-    else:
-        even = rival != chosen and over_rival.low <= 1 and over_rival.value < 1 + WORTHWHILE
-        verdict = "speculate" if over_plain.low > 1 and not even else "tie"
-    return Decision(verdict, chosen, best_plain, rival, over_plain, over_rival)
+    laws = [option.laws for option in grid.options]
+    priced, needed = _priced(grid), [_needed(option, grid) for option in grid.options]
+    draft_tokens = np.concatenate([one.draft_tokens for one in laws])
+    simplest_first = np.argsort(draft_tokens, kind="stable")
+
+    def rows(parts: list[np.ndarray]) -> np.ndarray:
+        return np.concatenate(parts)[simplest_first]
+
+    return Ranking(
+        grid=grid,
+        option=rows([np.full(one.tokens.size, i) for i, one in enumerate(laws)]),
+        setting=rows([np.arange(one.tokens.size) for one in laws]),
+        draft_tokens=draft_tokens[simplest_first],
+        p_min=rows([one.p_min for one in laws]),
+        tokens=rows([one.tokens for one in laws]),
+        seconds=rows([seconds for seconds, _ in priced]),
+        doubtful_share=rows([share for _, share in priced]),
+        device_bytes=rows([device for device, _ in needed]),
+        host_bytes=rows([host for _, host in needed]),
+    )
 
 
-def _simplest(speeds: np.ndarray, draft_tokens: np.ndarray, top: int, level: float) -> int:
-    """The arm with fewest draft tokens among those within noise and 2 % of the fastest (the fastest of equals)."""
-    near = [
-        arm
-        for arm in range(len(speeds))
-        if speeds[arm, 0] >= speeds[top, 0] * (1 - WORTHWHILE)
-        and ratio_interval(speeds[arm], speeds[top], level).high >= 1
+@dataclass(frozen=True)
+class _Remembering(StepTable):
+    """A table that looks nothing up twice: options that share a target or a draft ask the same of it."""
+
+    answers: dict[tuple[bytes, bytes, int], Lookup] = field(default_factory=dict)
+
+    def lookup(self, width: np.ndarray | int, context: np.ndarray | float, streams: int = 1) -> Lookup:
+        key = (np.asarray(width).tobytes(), np.asarray(context).tobytes(), streams)
+        if key not in self.answers:
+            self.answers[key] = super().lookup(width, context, streams)
+        return self.answers[key]
+
+
+def _remembering(cost: RoundCost, known: dict[int, _Remembering]) -> RoundCost:
+    """`cost` over remembering tables; `known` has them by the identity of the table that they stand for."""
+
+    def of(table: StepTable) -> _Remembering:
+        return known.setdefault(
+            id(table), _Remembering(table.widths, table.contexts, table.seconds, table.switches, table.prior)
+        )
+
+    if isinstance(cost, RoundOfParts) and cost.draft is not None:
+        return replace(cost, target=of(cost.target), draft=of(cost.draft))
+    return replace(cost, target=of(cost.target))
+
+
+def _priced(grid: Grid) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Of each option the seconds of a round (S, C, B) and the share of them that is extrapolated.
+
+    All options price the kinds of round of all, so that a table is asked the same each time.
+    """
+    own = [np.stack([option.laws.drafted, option.laws.passes]) for option in grid.options]
+    kinds, index = np.unique(np.concatenate(own, axis=1), axis=1, return_inverse=True)
+    places = np.split(index.ravel(), np.cumsum([one.shape[1] for one in own])[:-1])
+    contexts, known = grid.contexts.size, {}
+    rounds = Rounds.of(
+        np.repeat(kinds[0], contexts), np.tile(grid.contexts, kinds.shape[1]), np.repeat(kinds[1], contexts)
+    )
+    return [
+        _averaged(option.laws, _remembering(option.cost, known), place, rounds, grid)
+        for option, place in zip(grid.options, places)
     ]
-    return min(near, key=lambda arm: (draft_tokens[arm], -speeds[arm, 0]))
 
 
-def _rival(point: np.ndarray, draft_tokens: np.ndarray, chosen: int, top: int) -> int:
-    """The best other arm; for a plain choice the best drafting arm (the choice itself where there is none)."""
-    others = [a for a in range(point.size) if a != chosen and (draft_tokens[chosen] or draft_tokens[a])]
-    return top if top in others else max(others, key=lambda a: point[a], default=chosen)
+def _averaged(
+    laws: LawTable, cost: RoundCost, place: np.ndarray, rounds: Rounds, grid: Grid
+) -> tuple[np.ndarray, np.ndarray]:
+    """Seconds (S, C, B) of one option and their extrapolated share; `place` (K,): where its kinds are in `rounds`.
+
+    An extrapolation can end below 0 seconds: shares are of absolute ones, so that it cannot hide.
+    """
+    found = [cost.lookup(replace(rounds, streams=int(streams))) for streams in grid.streams]
+    point = [one.seconds.reshape(-1, rounds.drafted.size)[0] for one in found]
+    cells = (-1, grid.contexts.size, grid.streams.size)
+    seconds = np.stack(point, axis=-1).reshape(cells)[place]
+    doubtful = np.stack([one.doubtful for one in found], axis=-1).reshape(cells)[place]
+    spent, extrapolated = (np.tensordot(laws.share, np.abs(seconds) * of, axes=1) for of in (1.0, doubtful))
+    return np.tensordot(laws.share, seconds, axes=1), extrapolated / spent
 
 
-def rounds_to_separate(ratio: RatioInterval, rounds: float, z: float = 1.96) -> float:
-    """About how many more rounds would tell two arms apart, given `rounds` so far: noise falls with their root."""
-    gap = max(abs(np.log(ratio.value)), 1e-4)
-    return float(max((z * ratio.log_sd / gap) ** 2 - 1, 0.0) * rounds)
+def _needed(option: Option, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Bytes (S, C, B) on device and host; layers leave the device as in memory.partial_offload."""
+    deployment, pairing = option.deployment, option.pairing
+    shape = (option.laws.tokens.size, grid.contexts.size, grid.streams.size)
+    need = deployment.need(
+        option.laws.draft_tokens[:, None, None],
+        grid.contexts[:, None],
+        grid.streams,
+        KvTypes.named(pairing.key_type, pairing.value_type),
+    )
+    weights = deployment.target.weights
+    layers = (weights.dense_layers + weights.experts).size_bytes + need.target.kv_bytes + need.target.state_bytes
+    host = np.broadcast_to(layers * (pairing.host_layers / deployment.target.layers), shape)
+    return np.broadcast_to(need.total_bytes, shape) - host, host

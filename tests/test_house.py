@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-NOT_PACKAGES = {"tests", "typings", "tools", "docs", "build", "dist"}
+NOT_PACKAGES = {"tests", "typings", "tools", "docs", "benchmarks", "build", "dist"}
 HEAVY = ("torch", "scipy", "pandas", "plotly", "xllamacpp", "gguf")
 
 
@@ -64,6 +64,31 @@ def test_model_imports_numpy_scipy_and_the_standard_library_only():
     )
     for module in modules:
         assert imports_of(module) <= allowed, f"{module.relative_to(ROOT)} imports {imports_of(module) - allowed}"
+
+
+def public_definitions(body: list[ast.stmt], owner: str) -> list[tuple[str, ast.FunctionDef | ast.ClassDef]]:
+    """Public classes, functions and methods with their dotted names; special methods are no part of it."""
+    found = []
+    for node in body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_"):
+            found.append((f"{owner}.{node.name}", node))
+            if isinstance(node, ast.ClassDef):
+                found += public_definitions(node.body, f"{owner}.{node.name}")
+    return found
+
+
+def test_everything_public_in_model_is_explained():
+    explained = 0
+    for module in (ROOT / "model").rglob("*.py"):
+        tree = ast.parse(module.read_text())
+        assert ast.get_docstring(tree), module.name
+        for name, node in public_definitions(tree.body, module.stem):
+            text = ast.get_docstring(node) or ""
+            assert text, f"{name} has no docstring"
+            raises = any(isinstance(inner, ast.Raise) for inner in ast.walk(node)) and isinstance(node, ast.FunctionDef)
+            assert not raises or "aises" in text, f"{name} does not say what it raises"
+            explained += 1
+    assert explained > 100
 
 
 def test_inside_the_package_imports_are_relative():
