@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from specgauge import cli
+from specgauge import cli, process
 from specgauge.profiler.engines.fake import FakeEngine
 from specgauge.profiler.errors import InputError
 
@@ -271,7 +271,7 @@ def test_an_edited_recommendation_is_refused(ran: Path, tmp_path: Path, capsys: 
 
 
 def test_two_runs_in_one_folder_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    with cli.alone_in(tmp_path):
+    with process.alone_in(tmp_path):
         assert "another specgauge works in" in fails(capsys, 2, "profile", *FAKE, "--out", tmp_path)
 
 

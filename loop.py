@@ -1,0 +1,384 @@
+"""The loop: plan, measure, fit, recommend, validate, report; and the five files that it leaves in the output folder."""
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from . import __version__
+from .options import Check, Common
+from .process import alone_in, undisturbed, warn
+from .profiler.errors import InputError, WorkFailed
+
+if TYPE_CHECKING:
+    from .calibrate.arms import Settled
+    from .calibrate.fit import Calibrated
+    from .calibrate.records import Calibration, Recommendation, Validation
+    from .profiler.job import Job, Options, Stamp
+    from .profiler.records import Measurement, Profile, Record, Request, Run, Setting
+    from .profiler.session import Progress as SessionProgress
+    from .reports.terminal import Progress
+
+VALIDATION_SECONDS = 240.0
+"""Time for repeats beyond the least number."""
+PROFILE, CALIBRATION = "profile.json", "calibration.json"
+RECOMMENDATION, VALIDATION, REPORT = "recommendation.json", "validation.json", "report.html"
+
+R = TypeVar("R", bound="Record")
+
+
+@contextmanager
+def opened_job(options: "Options", common: Common) -> "Iterator[Job]":
+    """The job of `options`, its engine closed afterwards, whatever happens."""
+    from .profiler.job import prepare
+
+    with _progress() as tell:
+        job = prepare(options, stamped(), common.path("logs"), tell)
+    with closing(job, common):
+        yield job
+
+
+@contextmanager
+def closing(job: "Job", common: Common) -> "Iterator[Job]":
+    """Close the engine at the end; on an interrupt, say what is kept and how to go on."""
+    for text in job.warnings:
+        warn(text)
+    try:
+        with alone_in(common.out):
+            yield job
+    except KeyboardInterrupt:
+        raise WorkFailed(_how_to_go_on(common)) from None
+    finally:
+        with undisturbed():
+            job.engine.close()
+
+
+def measured_profile(job: "Job", common: Common) -> "Profile":
+    """The plan-measure loop: requests are planned from the evidence so far until none is left."""
+    from .calibrate.plan import next_requests
+    from .profiler.session import Session, open_profile
+    from .reports.terminal import Progress
+
+    with Progress() as progress:
+        session = Session(
+            job.engine,
+            open_profile(common.path(PROFILE), job.blank),
+            common.path(PROFILE),
+            job.prompts,
+            on_progress=_told(progress, _clock(job)),
+        )
+        plan = next_requests(session.profile)
+        while plan.requests:
+            session.perform(plan.requests)
+            plan = next_requests(session.profile)
+        return session.finish(plan.dropped, job.warnings)
+
+
+def calibrated_to(profile: "Profile", seed: int, common: Common) -> "tuple[Calibrated, Calibration]":
+    """Fit, and write calibration.json."""
+    from .calibrate.fit import calibrate as fitted
+    from .profiler.files import record_digest, write_record
+
+    calibrated, stamp = fitted(profile, seed=seed), stamped()
+    calibration = calibrated.record(record_digest(profile), stamp.created, stamp.tool_version)
+    write_record(common.path(CALIBRATION), calibration)
+    return calibrated, calibration
+
+
+def recommended_to(
+    profile: "Profile", calibrated: "Calibrated", calibration: "Calibration", common: Common
+) -> "Recommendation":
+    """Search, and write recommendation.json with the command to copy."""
+    from msgspec.structs import replace
+
+    from .calibrate.recommend import recommend as searched
+    from .profiler.files import record_digest, write_record
+    from .reports.commands import command_for
+
+    stamp = stamped()
+    found = searched(
+        profile,
+        calibrated,
+        profile_sha256=record_digest(profile),
+        calibration_sha256=record_digest(calibration),
+        created=stamp.created,
+        tool_version=stamp.tool_version,
+        command="",
+    )
+    recommendation = replace(found, command=command_for(profile, found.chosen))
+    write_record(common.path(RECOMMENDATION), recommendation)
+    return recommendation
+
+
+def validated_to(
+    job: "Job",
+    profile: "Profile",
+    calibrated: "Calibrated",
+    calibration: "Calibration",
+    recommendation: "Recommendation",
+    check: Check,
+    common: Common,
+) -> "Validation":
+    """Run what was forecast, compare, and write validation.json."""
+    from .calibrate import validate as checking
+    from .calibrate.arms import settings_to_run
+    from .profiler.files import write_record
+
+    clock = _clock(job)
+    began, stamp = clock(), stamped()
+    settings = settings_to_run(profile, recommendation)
+    with _progress() as tell:
+        start_seconds = started(job, settings, clock, tell)
+        settled = interleaved(job, profile, recommendation, settings, check, clock, tell)
+        samples = [sample for one in fresh_rounds(job, profile, settings, clock, tell) for sample in one.rounds]
+    session = checking.Session(
+        calibration_sha256=recommendation.calibration_sha256,
+        created=stamp.created,
+        tool_version=stamp.tool_version,
+        validation_seconds=clock() - began,
+        start_seconds=start_seconds,
+        reference_sentinel_seconds=calibration.reference_sentinel_seconds,
+        warnings=(*job.warnings, *_not_settled(settled)),
+    )
+    validation = checking.validation(profile, calibrated, recommendation, settled.runs, samples, session)
+    write_record(common.path(VALIDATION), validation)
+    return validation
+
+
+def reported_to(
+    profile: "Profile",
+    calibration: "Calibration",
+    recommendation: "Recommendation",
+    validation: "Validation | None",
+    common: Common,
+) -> tuple[str, ...]:
+    """Write report.html; the paths of all files that lie in the output folder now."""
+    from .reports.page import write_report
+
+    write_report(common.path(REPORT), profile, calibration, recommendation, validation)
+    names = (PROFILE, CALIBRATION, RECOMMENDATION, *((VALIDATION,) if validation else ()), REPORT)
+    return tuple(str(common.path(name)) for name in names)
+
+
+def started(
+    job: "Job", settings: "Sequence[Setting]", clock: Callable[[], float], tell: Callable[[str], None]
+) -> float:
+    """Mean seconds to start and warm up a setting."""
+    began = clock()
+    for setting in settings:
+        tell(f"starting {_named(setting)}")
+        job.engine.warm_up(setting)
+    return (clock() - began) / len(settings)
+
+
+def interleaved(
+    job: "Job",
+    profile: "Profile",
+    recommendation: "Recommendation",
+    settings: "Sequence[Setting]",
+    check: Check,
+    clock: Callable[[], float],
+    tell: Callable[[str], None],
+) -> "Settled":
+    """Interleaved repeats of `settings`, 5 to 15 as the decision needs, or exactly the number asked for."""
+    from .calibrate import arms
+    from .profiler.protocol import interleaved_runs
+
+    def one_repeat(repeat: int) -> "Sequence[Run]":
+        tell(f"checking {len(settings)} settings, repeat {repeat + 1}")
+        return interleaved_runs(job.engine, settings, job.prompts, profile.sampling, 1, first_repeat=repeat, at=clock)
+
+    return arms.run_until_settled(
+        one_repeat,
+        arms.chosen_by_workload(profile, recommendation),
+        clock=clock,
+        seconds=VALIDATION_SECONDS,
+        least=check.repeats or arms.LEAST_REPEATS,
+        most=check.repeats or arms.MOST_REPEATS,
+    )
+
+
+def fresh_rounds(
+    job: "Job",
+    profile: "Profile",
+    settings: "Sequence[Setting]",
+    clock: Callable[[], float],
+    tell: Callable[[str], None],
+) -> "Iterator[Measurement]":
+    """Rounds that no fit has seen, at draft lengths 1 to 8."""
+    from .calibrate.arms import check_requests
+    from .profiler.protocol import execute
+
+    for request in check_requests(profile, settings):
+        tell(f"checking rounds of {_named(request.settings[0])}")
+        yield execute(job.engine, request, profile, job.prompts, clock)
+
+
+def stored_profile(path: Path) -> "Profile":
+    """A complete profile. Raises InputError."""
+    from .profiler.records import Profile
+
+    profile = _stored(path, Profile, "specgauge profile")
+    if not profile.complete:
+        raise InputError(f"{path} is not complete; run the same specgauge profile again, it goes on where it stopped")
+    if not (profile.models and profile.prompts and profile.candidates):
+        raise InputError(f"{path} names no models, prompts or candidates; profile again")
+    return profile
+
+
+def stored_calibration(profile: "Profile", common: Common) -> "tuple[Calibrated, Calibration]":
+    """calibration.json of this profile, and the model that it describes, fitted anew with its seed."""
+    from .calibrate.fit import calibrate as fitted
+    from .calibrate.records import Calibration
+
+    calibration = _stored(common.path(CALIBRATION), Calibration, "specgauge calibrate")
+    _belongs(common.path(CALIBRATION), calibration.profile_sha256, profile, "specgauge calibrate")
+    calibrated = fitted(profile, seed=calibration.seed, replicates=calibration.replicates)
+    if calibrated.record(calibration.profile_sha256, calibration.created, calibration.tool_version) != calibration:
+        raise InputError(
+            f"{common.path(CALIBRATION)} is not what this specgauge fits to the profile beside it (edited, or another "
+            "version); run specgauge calibrate again"
+        )
+    return calibrated, calibration
+
+
+def stored_recommendation(profile: "Profile", calibration: "Calibration", common: Common) -> "Recommendation":
+    """recommendation.json of this profile and calibration."""
+    from .calibrate.arms import chosen_by_workload
+    from .calibrate.records import Recommendation
+
+    path = common.path(RECOMMENDATION)
+    recommendation = _stored(path, Recommendation, "specgauge recommend")
+    _belongs(path, recommendation.profile_sha256, profile, "specgauge recommend")
+    _belongs(path, recommendation.calibration_sha256, calibration, "specgauge recommend")
+    try:
+        chosen_by_workload(profile, recommendation)
+    except (StopIteration, ValueError, IndexError):
+        raise InputError(f"{path} names a setting that the profile does not have; run specgauge recommend") from None
+    return recommendation
+
+
+def stored_validation(recommendation: "Recommendation", common: Common) -> "Validation | None":
+    """validation.json, if there is one of the same calibration."""
+    from .calibrate.records import Validation
+
+    path = common.path(VALIDATION)
+    if not path.exists():
+        return None
+    validation = _stored(path, Validation, "specgauge validate")
+    if validation.calibration_sha256 == recommendation.calibration_sha256:
+        return validation
+    warn(f"{path} belongs to another calibration and is left out; run specgauge validate")
+    return None
+
+
+def calibrated_beside(path: Path, profile: "Profile", seed: int) -> "Calibrated":
+    """The model of the calibration that lies beside a profile and belongs to it, else one fitted in memory."""
+    from .calibrate.fit import calibrate as fitted
+    from .calibrate.records import Calibration
+    from .profiler.files import read_record, record_digest
+
+    beside = path.with_name(CALIBRATION)
+    if beside.exists():
+        calibration = read_record(beside, Calibration)
+        if calibration.profile_sha256 == record_digest(profile):
+            return fitted(profile, seed=calibration.seed, replicates=calibration.replicates)
+        warn(f"{beside} belongs to another profile; the model is fitted anew in memory")
+    return fitted(profile, seed=seed)
+
+
+def missed_tolerance(validation: "Validation", check: Check) -> str:
+    """What to warn of where the forecasts were off by more than the tolerance, else empty."""
+    error = validation.mean_abs_error
+    if error is None or error <= check.tolerance:
+        return ""
+    return f"forecasts were off by {error:.1%} on average, more than --tolerance {check.tolerance:.0%}"
+
+
+def stamped() -> "Stamp":
+    """Now, and this version."""
+    from .profiler.job import Stamp
+
+    return Stamp(created=datetime.now(UTC).isoformat(timespec="seconds"), tool_version=__version__)
+
+
+def _how_to_go_on(common: Common) -> str:
+    from .profiler.files import read_record
+    from .profiler.records import Profile
+
+    path = common.path(PROFILE)
+    try:
+        complete = read_record(path, Profile).complete
+    except InputError:
+        return "interrupted: nothing was measured yet"
+    if complete:
+        return (
+            f"interrupted: evidence kept in {path}, which is complete; go on with specgauge validate --out {common.out}"
+        )
+    return f"interrupted: evidence kept in {path}; run the same command to resume"
+
+
+def _stored(path: Path, type: type[R], verb: str) -> R:
+    """A record of the output folder; where it is missing, the verb that makes it is named."""
+    from .profiler.files import read_record
+
+    if not os.path.lexists(path):
+        raise InputError(f"{path} does not exist; make it with {verb}")
+    return read_record(path, type)
+
+
+def _belongs(path: Path, sha256: str, to: "Record", verb: str) -> None:
+    from .profiler.files import record_digest
+
+    if sha256 != record_digest(to):
+        raise InputError(f"{path} was made from other files than those beside it; run {verb} again")
+
+
+def _named(setting: "Setting") -> str:
+    if setting.drafter == "none":
+        return f"{setting.target}, plain"
+    return f"{setting.target}, {setting.draft or setting.drafter}, {setting.draft_tokens} draft tokens"
+
+
+def _not_settled(settled: "Settled") -> tuple[str, ...]:
+    if settled.stopped_by == "settled":
+        return ()
+    cause = {"time": "the time was used up", "most-repeats": "no more are made"}[settled.stopped_by]
+    return (f"choice and best rival are not told apart within 3 % after {settled.repeats} repeats: {cause}",)
+
+
+@contextmanager
+def _progress() -> "Iterator[Callable[[str], None]]":
+    """Progress of work whose length is not known: label by label."""
+    from .reports.terminal import Progress
+
+    began = time.monotonic()
+    with Progress() as progress:
+        yield lambda text: progress(text, time.monotonic() - began, 0.0)
+
+
+def _clock(job: "Job") -> Callable[[], float]:
+    """Seconds as the engine counts them: simulated ones where it is simulated."""
+    return getattr(job.engine, "clock", time.monotonic)
+
+
+def _told(progress: "Progress", clock: Callable[[], float]) -> "Callable[[SessionProgress], None]":
+    """Progress of a session, as the terminal shows it."""
+    began = clock()
+
+    def tell(state: "SessionProgress") -> None:
+        if state.request:
+            spent = clock() - began
+            label = f"{_asked(state.request)} ({state.done + 1} of {state.total})"
+            progress(label, spent, spent + state.seconds_left)
+
+    return tell
+
+
+def _asked(request: "Request") -> str:
+    what = request.model or ", ".join(_named(setting) for setting in request.settings[:1])
+    more = f" and {len(request.settings) - 1} more" if len(request.settings) > 1 else ""
+    return f"measuring {request.action} {what}{more}".rstrip()
