@@ -31,7 +31,16 @@ from .loop import (
     stored_validation,
     validated_to,
 )
-from .options import Check, Common, EngineChoice, check_out, check_repeats, check_seed, parse_draft_tokens
+from .options import (
+    Check,
+    Common,
+    EngineChoice,
+    check_out,
+    check_repeats,
+    check_seed,
+    parse_contexts,
+    parse_draft_tokens,
+)
 from .process import interrupted, interruptible, one_line, open_standard_streams, print_json, warn
 from .profiler.errors import InputError, WorkFailed
 
@@ -191,6 +200,7 @@ def predict(
     *,
     profile: Path | None = None,
     draft_tokens: str | None = None,
+    context: str | None = None,
     seed: int = 1,
     common: Common = Common(),
 ) -> int:
@@ -202,16 +212,19 @@ def predict(
         The profile to forecast from; profile.json of the output folder without it.
     draft_tokens
         Draft lengths: N, A..B (inclusive) or N,N,N; 0 is plain decoding. Those of the profile without it.
+    context
+        Cached tokens behind which to forecast, N or N,N,N, for imported evidence; its own contexts without it.
     seed
         Seed of the bootstrap, where no calibration lies beside the profile.
     """
     from .calibrate.predict import predictions_of
 
     lengths = parse_draft_tokens(draft_tokens) if draft_tokens is not None else None
+    contexts = parse_contexts(context) if context is not None else None
     check_seed(seed)
     path = profile or common.path(PROFILE)
     evidence = stored_profile(path)
-    predictions = predictions_of(evidence, calibrated_beside(path, evidence, seed), lengths)
+    predictions = predictions_of(evidence, calibrated_beside(path, evidence, seed), lengths, contexts)
     if common.json:
         print_json({"predictions": predictions})
     else:

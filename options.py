@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 TOLERANCE = 0.10
 MOST_DRAFT_TOKENS = 64
+MOST_CONTEXT = 10_000_000
 LONGEST_NAME = 255
 MOST_REPEATS_ASKED = 1000
 MOST_SEED = 2**32 - 2
@@ -93,6 +94,14 @@ def parse_draft_tokens(text: str) -> tuple[int, ...]:
             raise InputError(f"--draft-tokens {text}: ranges go upwards, and to {MOST_DRAFT_TOKENS} at most")
         lengths.update(range(low, high + 1))
     return tuple(sorted(lengths))
+
+
+def parse_contexts(text: str) -> tuple[int, ...]:
+    """Cached tokens: N, or a list of these with commas; in order, each once. Raises InputError."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isascii() and part.isdecimal() and len(part) < 9 and int(part) <= MOST_CONTEXT for part in parts):
+        raise InputError(f"--context {text}: give N or N,N,N with whole numbers from 0 to {MOST_CONTEXT}")
+    return tuple(sorted({int(part) for part in parts}))
 
 
 def check_out(out: Path) -> None:

@@ -61,10 +61,12 @@ class Pair:
     drafter: str
     draft: str
     ngram_size: int = 0
+    p_min: float = 0.0
 
     @staticmethod
     def of(owner: Candidate | Setting | MatchTrace) -> "Pair":
-        return Pair(owner.target, owner.drafter, owner.draft, owner.ngram_size)
+        stop = 0.0 if isinstance(owner, MatchTrace) else owner.p_min
+        return Pair(owner.target, owner.drafter, owner.draft, owner.ngram_size, stop)
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,8 @@ class RoundObservation:
     seconds: np.ndarray
     rounds: int
     forced: bool
+    log_sd: float | None = None
+    """Noise of a sample, where it is stated and not to be seen from repeats."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from ..model.forecast import (
     forecast_workload,
     perfect_acceptance,
 )
+from ..model.ladder import ROW_LOG_SD
 from ..model.steps import BeyondTable, StepTable
 from ..profiler.records import Candidate, Profile, Setting
-from . import evidence, replies, rounds
+from . import evidence, replies, reported, rounds
 from .evidence import Drift, Pair
 from .intervals import generator, log_noise, percentile_interval, prompt_weights, replicated_median
 from .records import (
@@ -124,7 +125,8 @@ class Calibrated:
 
     def session_noise(self, setting: Setting) -> float:
         """Log sd of what a validation session would measure of `setting` beside its plain baseline."""
-        return float(np.hypot(self.session_log_sd, MINUTES_APART_LOG_SD if setting.draft_tokens else 0.0))
+        apart = setting.draft_tokens > 0 and not reported.rows_of(self.profile, Pair.of(setting))
+        return float(np.hypot(self.session_log_sd, MINUTES_APART_LOG_SD if apart else 0.0))
 
     def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
         """A round at the profile's reference speed, term by term.
@@ -206,9 +208,8 @@ class Calibrated:
         weights = self._weights(workload, found.places)
         factor = self._reply_factor(setting.target, workload)
         result = forecast_workload(self._cost(setting), found.replies, weights, factor)
-        doubt = np.hypot(
-            BEYOND_TABLE_LOG_SD * result.doubtful_share, BORROWED_ACCEPTANCE_LOG_SD if found.borrowed_from else 0.0
-        )
+        borrowed = BORROWED_ACCEPTANCE_LOG_SD if found.borrowed_from else 0.0
+        doubt = float(np.linalg.norm([BEYOND_TABLE_LOG_SD * result.doubtful_share, borrowed, found.log_sd]))
         noise = log_noise(generator(self.seed, "doubt", setting, workload), self.replicates, doubt)
         return replace(result, tokens_per_second=result.tokens_per_second * noise)
 
@@ -268,8 +269,13 @@ class Calibrated:
         return RoundOfParts(("verification",), self._table(setting.target), None, NO_OVERHEAD, np.ones(1))
 
     def _provenance(self, setting: Setting, workload: str, found: WorkloadForecast) -> str:
+        told = reported.is_row(self.profile, Pair.of(setting), setting.draft_tokens, setting.context, workload)
         if setting.draft_tokens == 0:
-            return "measured" if evidence.plain_replies(self.profile, setting.target, workload) else "calibrated"
+            runs = evidence.plain_replies(self.profile, setting.target, workload)
+            at_context = setting.context in reported.plain_seconds(self.profile, setting.target)
+            return "measured" if runs or at_context else "calibrated"
+        if told:
+            return "measured"
         borrowed = self._replies(setting, workload).borrowed_from
         doubtful = found.doubtful_share > DOUBTFUL_SHARE
         return "prior" if borrowed or doubtful or self.round_time_source(setting) == "prior" else "calibrated"
@@ -361,7 +367,7 @@ def calibrate(
     """
     drift = evidence.drift_of(profile)
     shapes = rounds.replicate_shapes(evidence.step_observations(profile, drift), seed, replicates)
-    tables = _with_run_tables(profile, rounds.step_tables(shapes), replicates)
+    tables = _with_run_tables(profile, rounds.step_tables(shapes), seed, replicates)
     return Calibrated(
         profile=profile,
         seed=seed,
@@ -374,7 +380,7 @@ def calibrate(
         pairs=_fit_pairs(profile, drift, tables, seed, replicates),
         session_log_sd=replies.session_log_sd(profile, drift),
         bandwidth=_bandwidth(profile, seed, replicates),
-        measured_lengths=evidence.measured_lengths(profile),
+        measured_lengths=evidence.measured_lengths(profile) | reported.lengths_of(profile),
     )
 
 
@@ -418,8 +424,17 @@ def _plain_of(setting: Setting) -> Setting:
     )
 
 
-def _with_run_tables(profile: Profile, tables: StepTables, replicates: int) -> StepTables:
-    """Targets without decode steps get one of the mean step of their plain runs."""
+def _reported_table(target: str, told: dict[int, np.ndarray], seed: int, replicates: int) -> StepTable:
+    """Plain steps by context, as others reported them."""
+    columns = [
+        replicated_median(seconds, generator(seed, "plain", target, context), replicates, ROW_LOG_SD)
+        for context, seconds in told.items()
+    ]
+    return StepTable(np.array([1]), np.array(list(told), float), np.stack(columns, axis=-1)[..., None])
+
+
+def _with_run_tables(profile: Profile, tables: StepTables, seed: int, replicates: int) -> StepTables:
+    """Targets without decode steps get one of the mean step of their plain runs, or of the plain speeds reported."""
     found = dict(tables.tables)
     for target in dict.fromkeys(c.target for c in profile.candidates):
         known, runs = tables.of(target, "target"), evidence.plain_replies(profile, target)
@@ -428,6 +443,8 @@ def _with_run_tables(profile: Profile, tables: StepTables, replicates: int) -> S
             contexts = [reply.prompt_tokens + reply.reply_tokens / 2 for reply in runs]
             seconds = np.full((1 + replicates, 1, 1), np.median(steps))
             found[target, "target"] = StepTable(np.array([1]), np.array([np.mean(contexts)]), seconds)
+        elif known is None and (told := reported.plain_seconds(profile, target)):
+            found[target, "target"] = _reported_table(target, told, seed, replicates)
     return StepTables(found, tables.verification)
 
 
@@ -439,7 +456,10 @@ def _fit_pairs(
     for candidate in profile.candidates:
         if candidate.drafter in RECIPES and max(candidate.draft_tokens, default=0) > 0:
             longest[Pair.of(candidate)] = max(longest[Pair.of(candidate)], *candidate.draft_tokens)
-    seen = {pair: evidence.round_observations(profile, pair, drift) for pair in longest}
+    seen = {
+        pair: evidence.round_observations(profile, pair, drift) or reported.round_observations(profile, pair)
+        for pair in longest
+    }
     fitted: list[PairRounds] = []
     for pair in sorted(longest, key=lambda p: not seen[p]):
         lender = next((f for f in fitted if f.pair.drafter == pair.drafter and f.observations), None)

@@ -2,7 +2,11 @@
 
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
+from ..profiler.errors import InputError
 from ..profiler.records import Profile, Setting
+from . import reported
 from .fit import Calibrated
 from .plan import candidate_name
 
@@ -34,12 +38,24 @@ class Prediction:
         return f"{self.target:24} {drafter:32} {self.workload:12} {speed}  x{self.speed_up:.2f}  {self.provenance}"
 
 
-def predictions_of(profile: Profile, calibrated: Calibrated, lengths: tuple[int, ...] | None) -> tuple[Prediction, ...]:
-    """Forecasts of every candidate that was measured, at `lengths` (None: 0 and its own), on every workload."""
+def predictions_of(
+    profile: Profile,
+    calibrated: Calibrated,
+    lengths: tuple[int, ...] | None,
+    contexts: tuple[int, ...] | None = None,
+) -> tuple[Prediction, ...]:
+    """Forecasts of every candidate that was measured, at `lengths` (None: 0 and its own), on every workload.
+
+    `contexts` replace those of candidates whose evidence others reported; a profile's own prompts have theirs. Raises
+    InputError where contexts are asked for and cannot be.
+    """
+    if contexts is not None and not reported.speaks_of(profile):
+        raise InputError("--context: the replies of this profile have contexts of their own; profile other prompts")
     kept = [candidate for candidate in profile.candidates if candidate_name(candidate) not in profile.dropped]
     settings = [
-        candidate.setting(length)
+        replace(candidate.setting(length), context=context)
         for candidate in kept
+        for context in contexts or (candidate.context,)
         for length in (lengths if lengths is not None else (0, *candidate.draft_tokens))
         if candidate.drafter != "none" or length == 0
     ]

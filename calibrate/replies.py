@@ -1,7 +1,7 @@
 """Replies from evidence: the round laws of a setting on a workload, and how far plain runs are from plain steps."""
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ..model.forecast import Reply
 from ..model.steps import StepTable
 from ..model.survival import survival_from_rounds
 from ..profiler.records import MatchTrace, Profile, Prompt, PromptRun, Setting
+from . import reported
 from .evidence import Drift, Pair, RoundCounts, matches_of, plain_replies, prompt_lengths, round_counts
 from .intervals import MEDIAN_FACTOR
 from .rounds import NotCalibrated
@@ -28,9 +29,11 @@ class WorkloadReplies:
     replies: tuple[Reply, ...]
     places: tuple[int, ...]
     source: str
-    """plain, matches, rounds (of this draft length), survival (of rounds at other lengths)."""
+    """plain, matches, rounds (of this draft length), survival (of rounds at other lengths), reported (by others)."""
     borrowed_from: str = ""
     """Another target whose acceptance serves as prior."""
+    log_sd: float = 0.0
+    """Doubt of the acceptance that no resampling of replies shows."""
 
 
 def workload_prompts(profile: Profile, workload: str) -> tuple[Prompt, ...]:
@@ -50,10 +53,11 @@ def workload_replies(profile: Profile, setting: Setting, workload: str) -> Workl
     """The best evidence of acceptance: own matches, own rounds, then the same drafter on another quantization."""
     prompts = workload_prompts(profile, workload)
     if setting.draft_tokens == 0:
-        return _plain(profile, prompts)
+        return _plain(profile, prompts, setting.context)
     pair = Pair.of(setting)
     for owner in (pair, *_relatives(profile, pair)):
         found = _from_evidence(profile, owner, prompts, setting.draft_tokens)
+        found = found or _from_reported(profile, owner, workload, setting)
         if found is not None:
             return found if owner == pair else _borrowed(found, owner.target)
     name = f"{pair.target} x {pair.draft or pair.drafter}"
@@ -70,12 +74,22 @@ def known_survival(found: WorkloadReplies, depth: int) -> np.ndarray:
 
 
 def _borrowed(found: WorkloadReplies, target: str) -> WorkloadReplies:
-    return WorkloadReplies(found.replies, found.places, found.source, target)
+    return replace(found, borrowed_from=target)
 
 
-def _plain(profile: Profile, prompts: tuple[Prompt, ...]) -> WorkloadReplies:
+def _from_reported(profile: Profile, pair: Pair, workload: str, setting: Setting) -> WorkloadReplies | None:
+    """One reply without an end, behind the setting's context, with the tokens per round that others reported."""
+    ladders = reported.ladders(profile, pair, workload)
+    if not ladders:
+        return None
+    tokens, log_sd = reported.tokens_at(ladders, setting.draft_tokens, setting.context)
+    reply = Reply(setting.context, reported.full_drafts(setting.draft_tokens, tokens))
+    return WorkloadReplies((reply,), (0,), "reported", log_sd=log_sd)
+
+
+def _plain(profile: Profile, prompts: tuple[Prompt, ...], context: int) -> WorkloadReplies:
     lengths = prompt_lengths(profile)
-    usual = int(np.median(list(lengths.values()))) if lengths else 0
+    usual = int(np.median(list(lengths.values()))) if lengths else context
     replies = tuple(Reply(lengths.get(p.id, usual), acceptance.plain_law(max(p.new_tokens - 1, 1))) for p in prompts)
     return WorkloadReplies(replies, tuple(range(len(prompts))), "plain")
 
@@ -83,7 +97,7 @@ def _plain(profile: Profile, prompts: tuple[Prompt, ...]) -> WorkloadReplies:
 def _relatives(profile: Profile, pair: Pair) -> list[Pair]:
     """The same drafter on other targets of the profile."""
     others = dict.fromkeys(m.label for m in profile.models if m.label != pair.target)
-    return [Pair(target, pair.drafter, pair.draft, pair.ngram_size) for target in others]
+    return [replace(pair, target=target) for target in others]
 
 
 def _from_evidence(

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..model import cost
 from ..model.cost import Overhead, RoundCost, RoundOfParts, Rounds, WholeRounds
+from ..model.curve import Curve
 from ..model.steps import StepTable, find_switches
 from .evidence import Pair, RoundObservation, Shape, StepObservation
 from .intervals import generator, log_noise, pooled_log_sd, replicated_median
@@ -248,7 +249,13 @@ def _has_batches(table: StepTable | None) -> bool:
 def _replicate(pair: Pair, observations: tuple[RoundObservation, ...], seed: int, replicates: int) -> _Measured:
     noise = pooled_log_sd(o.seconds for o in observations)
     seconds = [
-        replicated_median(o.seconds, generator(seed, "round", pair, o.drafted), replicates, noise) for o in observations
+        replicated_median(
+            o.seconds,
+            generator(seed, "round", pair, o.drafted, o.context),
+            replicates,
+            noise if o.log_sd is None else o.log_sd,
+        )
+        for o in observations
     ]
     stacked = np.stack(seconds, axis=-1) if seconds else np.zeros((1 + replicates, 0))
     log_sd = np.maximum(np.log(stacked).std(axis=0), 0.003) if seconds else np.zeros(0)
@@ -298,14 +305,23 @@ def _fit_overhead(measured: _Measured, passes: np.ndarray, used: np.ndarray) -> 
 
 
 def _correction(
-    pair: Pair, target: StepTable, lengths: np.ndarray, rest: np.ndarray, spread: float, longest: int, seed: int
+    pair: Pair,
+    target: StepTable,
+    lengths: np.ndarray,
+    rest: np.ndarray,
+    spread: float | np.ndarray,
+    longest: int,
+    seed: int,
 ) -> np.ndarray:
-    """Factors (R, G) for 1..G: exp of the log `rest` (R, L), interpolated within a kernel segment, with its doubt."""
-    columns = []
+    """Factors (R, G) for 1..G: exp of the log `rest` (R, L), interpolated within a kernel segment, with its doubt.
+
+    `spread`: log sd at lengths that were not measured, of all or of each of 1..G.
+    """
+    columns, spreads = [], np.broadcast_to(spread, max(longest, int(lengths.max())))
     for drafted in range(1, max(longest, int(lengths.max())) + 1):
         same = [i for i, n in enumerate(lengths) if target.segment(n + 1) == target.segment(drafted + 1)]
         exact = drafted in lengths[same]
-        doubt = 0.0 if exact else spread if same else UNSEEN_SEGMENT_LOG_SD
+        doubt = 0.0 if exact else float(spreads[drafted - 1]) if same else UNSEEN_SEGMENT_LOG_SD
         noise = log_noise(generator(seed, "length", pair, drafted), rest.shape[0] - 1, doubt)
         columns.append(np.exp(_interpolated(lengths[same], rest[:, same], drafted)) * noise)
     return np.stack(columns, axis=-1)
@@ -352,10 +368,29 @@ def _whole(
     longest: int,
     seed: int,
 ) -> PairRounds:
-    """Rounds measured whole, over the plain step of the target."""
+    """Rounds measured whole, over the plain step of the target behind the same context."""
     plain = target.lookup(np.ones_like(measured.lengths), measured.contexts).seconds
-    nothing = np.zeros_like(measured.seconds)
-    correction = _correction(pair, target, measured.lengths, nothing, MODEL_LOG_SD, longest, seed)
-    round_cost = WholeRounds(target, measured.lengths, measured.seconds - plain, correction)
+    lengths, contexts, ratio = _ratios(measured, measured.seconds / plain)
+    switches = tuple(s - 1 for s in target.switches)
+    longest = max(longest, int(lengths.max()))
+    band = Curve(lengths, ratio[0], switches, origin=np.ones(contexts.size)).at(np.arange(1, longest + 1))
+    doubt = np.hypot(MODEL_LOG_SD, np.log(band.high / np.maximum(band.low, 0.1 * band.value)).max(axis=0) / 4)
+    nothing = np.zeros((measured.seconds.shape[0], lengths.size))
+    correction = _correction(pair, target, lengths, nothing, doubt, longest, seed)
+    round_cost = WholeRounds(target, lengths, contexts, ratio, correction)
     zero = np.zeros(measured.seconds.shape[0])
     return PairRounds(pair, round_cost, observations, measured.seconds, Overhead(zero, zero), ())
+
+
+def _ratios(measured: _Measured, ratio: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Lengths (L,), contexts (C,) and ratios (R, C, L) of whole rounds.
+
+    By context where every length was measured in each; else the mean over contexts at each length, at their mean.
+    """
+    lengths, contexts = np.unique(measured.lengths), np.unique(measured.contexts)
+    cells = {(n, c): i for i, (n, c) in enumerate(zip(measured.lengths, measured.contexts))}
+    if len(cells) == lengths.size * contexts.size:
+        order = [[cells[n, c] for n in lengths] for c in contexts]
+        return lengths, contexts, ratio[:, order]
+    means = [ratio[:, measured.lengths == n].mean(axis=1) for n in lengths]
+    return lengths, np.array([contexts.mean()]), np.stack(means, axis=-1)[:, None, :]

@@ -269,8 +269,53 @@ class Run(Record, kw_only=True):
     """Settings read back from the engine, in its own names."""
 
 
+class ReportedRow(Record, kw_only=True):
+    """A run that specgauge did not make, as its owner reported it; None where nothing was said.
+
+    `setting.draft_tokens` 0 is plain decoding. tokens_per_round holds the bonus token.
+    """
+
+    setting: Setting
+    workload: str
+    baseline_tokens_per_second: float | None = None
+    """Plain decoding of the same target in the same session."""
+    tokens_per_second: float | None = None
+    tokens_per_round: float | None = None
+    temperature: float | None = None
+    repeats: int | None = None
+    rounds: int | None = None
+    tokens_per_second_sd: float | None = None
+    """Between repeats."""
+    source: str = ""
+    """Name of the file, without its folder."""
+
+    def __post_init__(self) -> None:
+        known = (self.baseline_tokens_per_second, self.tokens_per_second)
+        _times(tuple(value for value in known if value is not None), name="tokens per second")
+        if self.tokens_per_round is not None and not 1 <= self.tokens_per_round <= self.setting.draft_tokens + 1:
+            raise ValueError("tokens per round lie between 1 and draft tokens + 1")
+
+
+class ReportedAcceptance(Record, kw_only=True):
+    """Counters of an engine over some rounds of one setting: drafts begun, tokens drafted and accepted."""
+
+    setting: Setting
+    workload: str
+    drafts: int
+    drafted: int
+    accepted: int
+    accepted_by_position: tuple[int, ...] = ()
+    """Drafts of which the first, second, ... token was accepted; empty where the engine does not say."""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        falling = all(a >= b for a, b in zip((self.drafts, *self.accepted_by_position), self.accepted_by_position))
+        if not (0 < self.drafts and 0 <= self.accepted <= self.drafted) or not falling:
+            raise ValueError("accepted is at most drafted, and falls by position from the number of drafts")
+
+
 class Request(Record, kw_only=True):
-    """One measurement to take. `action`: bandwidth, steps, verify, rounds, trace, matches, runs."""
+    """One measurement to take. `action`: bandwidth, steps, verify, rounds, trace, matches, runs; import: taken elsewhere."""
 
     action: str
     settings: tuple[Setting, ...] = ()
@@ -304,6 +349,8 @@ class Measurement(Record, kw_only=True):
     matches: tuple[MatchTrace, ...] = ()
     runs: tuple[Run, ...] = ()
     bandwidth: tuple[BandwidthSample, ...] = ()
+    reported: tuple[ReportedRow, ...] = ()
+    reported_acceptance: tuple[ReportedAcceptance, ...] = ()
     state_before: DeviceState | None = None
     state_after: DeviceState | None = None
     rejected: tuple[str, ...] = ()
@@ -334,6 +381,7 @@ class Candidate(Record, kw_only=True):
     draft: str = ""
     draft_quant: str = ""
     ngram_size: int = 0
+    p_min: float = 0.0
     draft_tokens: tuple[int, ...]
     kv_type_k: str = "f16"
     kv_type_v: str = "f16"
@@ -358,6 +406,7 @@ class Candidate(Record, kw_only=True):
             draft=self.draft,
             draft_quant=self.draft_quant,
             draft_tokens=draft_tokens,
+            p_min=self.p_min,
             ngram_size=self.ngram_size,
             kv_type_k=self.kv_type_k,
             kv_type_v=self.kv_type_v,

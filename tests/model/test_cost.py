@@ -77,26 +77,36 @@ def plain_only() -> StepTable:
     return StepTable(np.array([1]), CONTEXTS, seconds_of(1, CONTEXTS)[:, None])
 
 
+def whole(lengths, ratio) -> WholeRounds:
+    return WholeRounds(plain_only(), np.array(lengths), np.array([300.0]), np.array([ratio]))
+
+
 def test_whole_rounds_are_anchored_at_the_plain_step_and_follow_its_context():
-    whole = WholeRounds(plain_only(), np.array([2, 6, 8]), np.array([4e-3, 12e-3, 30e-3]), np.ones(8))
-    found = whole.lookup(Rounds.of(np.array([0, 1, 2, 4]), 300.0))
-    assert found.seconds == pytest.approx(seconds_of(1, 300.0) + np.array([0, 2e-3, 4e-3, 8e-3]))
+    cost = whole([2, 6, 8], [1.4, 2.2, 4.0])
+    found = cost.lookup(Rounds.of(np.array([0, 1, 2, 4]), 300.0))
+    assert found.seconds == pytest.approx(seconds_of(1, 300.0) * np.array([1, 1.2, 1.4, 1.8]))
     assert not found.doubtful.any()
-    beyond = whole.lookup(Rounds.of(7, 300.0))
-    assert beyond.doubtful.all() and beyond.seconds[0] == pytest.approx(seconds_of(1, 300.0) + 14e-3)
-    assert whole.lookup(Rounds.of(8, 300.0)).trusted()[0] == pytest.approx(seconds_of(1, 300.0) + 30e-3)
+    assert cost.lookup(Rounds.of(2, 100.0)).seconds[0] == pytest.approx(1.4 * seconds_of(1, 100.0))
+    beyond = cost.lookup(Rounds.of(7, 300.0))
+    assert beyond.doubtful.all() and beyond.seconds[0] == pytest.approx(2.4 * seconds_of(1, 300.0))
+    assert cost.lookup(Rounds.of(8, 300.0)).trusted()[0] == pytest.approx(4.0 * seconds_of(1, 300.0))
+
+
+def test_the_ratio_of_whole_rounds_is_linear_between_contexts_and_level_beyond():
+    cost = WholeRounds(plain_only(), np.array([2, 4]), np.array([100.0, 500.0]), np.array([[1.4, 2.0], [1.8, 2.4]]))
+    found = cost.lookup(Rounds.of(np.array([2, 3, 4, 2]), np.array([300.0, 500.0, 200.0, 600.0]))).seconds
+    assert found / seconds_of(1, np.array([300.0, 500.0, 200.0, 600.0])) == pytest.approx([1.6, 2.1, 2.1, 1.8])
 
 
 def test_whole_rounds_ask_for_what_they_were_not_measured_with():
-    whole = WholeRounds(plain_only(), np.array([2, 4]), np.array([4e-3, 8e-3]))
+    cost = whole([2, 4], [1.4, 1.8])
     for rounds in (Rounds.of(2, 300.0, passes=np.array([3])), Rounds.of(2, 300.0, streams=2)):
-        found = whole.lookup(rounds)
+        found = cost.lookup(rounds)
         assert found.doubtful.all() and "as they will be run" in found.remedy
 
 
 def test_a_step_hidden_between_whole_rounds_asks_for_the_lengths_between():
     """No round of 3 or 4 was measured, and 5 costs far more than a line through 1 and 2 says."""
-    whole = WholeRounds(plain_only(), np.array([1, 2, 5, 6]), np.array([1e-3, 2e-3, 15e-3, 16e-3]))
-    found = whole.lookup(Rounds.of(np.array([2, 3, 4, 5]), 300.0))
+    found = whole([1, 2, 5, 6], [1.1, 1.2, 2.5, 2.6]).lookup(Rounds.of(np.array([2, 3, 4, 5]), 300.0))
     assert found.doubtful.tolist() == [False, True, True, False]
     assert found.remedy == "measure rounds of 3 draft tokens; measure rounds of 4 draft tokens"

@@ -290,7 +290,7 @@ def test_the_point_estimate_of_replicates_is_ranked():
 
 def test_whole_rounds_are_ranked_beside_rounds_of_parts():
     plain = StepTable(np.array([1]), CONTEXTS, np.full((2, 1), 10e-3))
-    whole = WholeRounds(plain, np.array([1, 2, 3]), np.array([1e-3, 2e-3, 3e-3]))
+    whole = WholeRounds(plain, np.array([1, 2, 3]), np.zeros(1), np.array([[1.1, 1.2, 1.3]]))
     head = option(whole, LawTable.of_survival(np.full(3, 0.6), [1, 2, 3]), "head")
     parts = option(RoundOfParts(RECIPES["ngram"], FLAT), LawTable.of_survival(np.full(2, 0.1), [2]), "table")
     found = rank(grid_of(head, parts)).winner(100.0, 1)
@@ -301,7 +301,7 @@ def test_whole_rounds_are_ranked_beside_rounds_of_parts():
 def test_whole_rounds_of_a_law_without_early_stop_are_not_doubted():
     """They were not measured with passes in vain; none must appear by rounding."""
     plain = StepTable(np.array([1]), CONTEXTS, np.full((2, 1), 10e-3))
-    whole = WholeRounds(plain, np.array([1, 2, 3]), np.array([1e-3, 2e-3, 3e-3]))
+    whole = WholeRounds(plain, np.array([1, 2, 3]), np.zeros(1), np.array([[1.1, 1.2, 1.3]]))
     law = acceptance.replay_matches(np.random.default_rng(11).random(70), 3)
     assert (rank(grid_of(option(whole, LawTable.of([3], [0.0], [law])))).doubtful_share == 0).all()
 

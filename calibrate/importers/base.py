@@ -1,0 +1,38 @@
+"""What every importer takes and gives."""
+
+from dataclasses import dataclass
+
+from ...profiler.records import Key, ReportedAcceptance, ReportedRow, StepSample
+
+
+@dataclass(frozen=True)
+class Given:
+    """What the user says of a file that does not say it itself; empty or None where nothing is said."""
+
+    gpu: str = ""
+    engine: str = ""
+    target: str = ""
+    target_quant: str = ""
+    drafter: str = ""
+    draft: str = ""
+    draft_quant: str = ""
+    draft_tokens: int | None = None
+    baseline_tokens_per_second: float | None = None
+    workload: str = ""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """The evidence of one file. `key` has what the file tells of machine and engine, the rest of it empty.
+
+    `learned` are sentences for the user: what forecasts it serves and what is missing for others.
+    """
+
+    source: str
+    format: str
+    key: Key
+    reported: tuple[ReportedRow, ...] = ()
+    acceptance: tuple[ReportedAcceptance, ...] = ()
+    steps: tuple[StepSample, ...] = ()
+    learned: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
