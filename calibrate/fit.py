@@ -31,6 +31,7 @@ from .records import (
     CostPoint,
     Interval,
     Overhead,
+    QuantEfficiency,
     RoundBreakdown,
     RoundTerm,
     SettingForecast,
@@ -188,6 +189,7 @@ class Calibrated:
             bandwidth_bytes_per_second=self._interval(self.bandwidth.bytes_per_second) if self.bandwidth else None,
             bandwidth_operation=self.bandwidth.operation if self.bandwidth else "",
             bandwidth_provenance=self.bandwidth.provenance if self.bandwidth else "",
+            efficiencies=tuple(self._efficiencies()),
             costs=tuple(self._cost_point(item) for item in self.shapes),
             overheads=tuple(self._overhead(pair) for pair in self.pairs if pair.fitted_lengths),
             acceptance=tuple(self._acceptances()),
@@ -291,6 +293,16 @@ class Calibrated:
             seconds=self._interval(item.seconds),
             samples=item.samples,
         )
+
+    def _efficiencies(self):
+        """One for each target with timed steps and known bytes, at its shortest context."""
+        for model in self.profile.models if self.bandwidth else ():
+            table = self.tables.of(model.label, "target")
+            target = any(candidate.target == model.label for candidate in self.profile.candidates)
+            if self.bandwidth and target and model.size_bytes and table is not None and 1 in table.widths:
+                seconds = table.at(1, table.contexts[0])[..., 0]
+                share = model.size_bytes / (seconds * self.bandwidth.bytes_per_second)
+                yield QuantEfficiency(target=model.label, quant=model.quant, share=self._interval(share))
 
     def _overhead(self, pair: PairRounds) -> Overhead:
         return Overhead(

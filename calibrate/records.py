@@ -76,6 +76,17 @@ class Acceptance(Record, kw_only=True):
     source: str
 
 
+class QuantEfficiency(Record, kw_only=True):
+    """Share of the memory bandwidth that plain steps of a target reach: its bytes / (seconds of a step x bandwidth).
+
+    It differs by quantization, so one quantization's times are never scaled to another by bytes alone. Above 1 weights
+    stay in a cache, or the bandwidth reads low."""
+
+    target: str
+    quant: str
+    share: Interval
+
+
 class Calibration(Record, kw_only=True):
     """A calibrated model, derived from one profile; the same profile and seed give the same calibration."""
 
@@ -94,6 +105,7 @@ class Calibration(Record, kw_only=True):
     bandwidth_bytes_per_second: Interval | None = None
     bandwidth_operation: str = ""
     bandwidth_provenance: str = ""
+    efficiencies: tuple[QuantEfficiency, ...] = ()
     costs: tuple[CostPoint, ...]
     overheads: tuple[Overhead, ...]
     acceptance: tuple[Acceptance, ...]
@@ -259,6 +271,12 @@ class Validation(Record, kw_only=True):
     """By workload: median plain speed of this session over that of the profile; 1 is no drift."""
     rounds: tuple["RoundCheck", ...] = ()
     unexplained_median: float | None = None
+    likeliest_missing_term: str = ""
+    """acceptance, verification, fixed overhead, overhead per token, context slope, drift; none where the errors are noise."""
+    missing_term_share: float | None = None
+    """Of the squared log errors, what that term alone explains."""
+    missing_term_text: str = ""
+    """The same in a sentence, with what to measure."""
     profile_seconds: float
     sweep_seconds: float
     sweep_measured: bool
@@ -278,3 +296,51 @@ class RoundCheck(Record, kw_only=True):
     measured_seconds: float
     modelled_seconds: float
     unexplained: float
+
+
+class KeyField(Record, kw_only=True):
+    """One field of what numbers are valid for. state: equal, differs, unknown."""
+
+    name: str
+    a: str
+    b: str
+    state: str
+    weight: str
+    """near (may differ: numbers are a prior for each other), decisive, or informational."""
+
+
+class ComparedNumber(Record, kw_only=True):
+    """One number of two documents. `ratio` is B/A with its own interval; `differs` counts how many numbers were looked at."""
+
+    group: str
+    name: str
+    unit: str
+    a: float
+    b: float
+    ratio: Interval
+    at_equal_speed: Interval | None = None
+    """The same with the factor of the whole machine taken out; that is what is tested where it is there."""
+    differs: bool
+    p_value: float
+    """Holm-adjusted within its family."""
+    false_alarms: float
+    """Chance, at most, of any false difference in the family: the families of a comparison add up to 1 - level."""
+    detectable: float
+    """Difference (fraction) that would have been found in four of five such comparisons."""
+
+
+class Comparison(Record, kw_only=True):
+    """Two profiles or two validations held against each other."""
+
+    kind: str = "specgauge-comparison"
+    schema_version: int = 1
+    of: str
+    """profile or validation."""
+    a: str
+    b: str
+    level: float = 0.95
+    key: tuple[KeyField, ...] = ()
+    findings: tuple[str, ...]
+    """What differs, the cause before what follows from it; or that nothing does, and what would have been seen."""
+    numbers: tuple[ComparedNumber, ...]
+    notes: tuple[str, ...] = ()

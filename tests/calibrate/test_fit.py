@@ -247,3 +247,17 @@ def test_a_round_goes_where_the_truth_says():
     assert terms["overhead"] == pytest.approx(truth.overhead + 6 * truth.overhead_per_token, rel=0.03)
     assert found.modelled_seconds == pytest.approx(truth.round_seconds("model", 6, 200), rel=2e-3)
     assert (found.source, found.measured_seconds, found.used_for_fit) == ("interpolated", None, False)
+
+
+def test_the_share_of_the_bandwidth_that_a_quantization_reaches_is_in_the_calibration():
+    """Bytes of the file over the seconds of a plain step at the shortest context, over the bandwidth."""
+    truth = quiet()
+    evidence = synthetic.profile(truth)
+    calibrated = fit.calibrate(evidence)
+    assert calibrated.bandwidth is not None
+    (found,) = calibrated.record("", "", "").efficiencies
+    (target,) = [model for model in evidence.models if model.label == found.target]
+    step = truth.target_pass(1, min(synthetic.CONTEXTS))
+    expected = target.size_bytes / step / calibrated.bandwidth.bytes_per_second[0]
+    assert found.quant == target.quant and found.share.value == pytest.approx(expected, rel=1e-6)
+    assert found.share.low <= found.share.value <= found.share.high
