@@ -102,7 +102,7 @@ class Calibrated:
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         """Speed, its interval and what it is made of. Raises NotCalibrated where the evidence does not allow one."""
         found, plain = self._forecast(setting, workload), self._forecast(_plain_of(setting), workload)
-        context, factor = plain.mean_context, self._reply_factor(setting.target, workload)[0]
+        context, factor = plain.mean_context, self.reply_factor(setting.target, workload)[0]
         sd = self.session_noise(setting)
         session = log_noise(generator(self.seed, "session", setting, workload), self.replicates, sd)
         speed, baseline = found.tokens_per_second, plain.tokens_per_second
@@ -208,7 +208,7 @@ class Calibrated:
     def _computed(self, setting: Setting, workload: str) -> WorkloadForecast:
         found = self._replies(setting, workload)
         weights = self._weights(workload, found.places)
-        factor = self._reply_factor(setting.target, workload)
+        factor = self.reply_factor(setting.target, workload)
         result = forecast_workload(self._cost(setting), found.replies, weights, factor)
         borrowed = BORROWED_ACCEPTANCE_LOG_SD if found.borrowed_from else 0.0
         doubt = float(np.linalg.norm([BEYOND_TABLE_LOG_SD * result.doubtful_share, borrowed, found.log_sd]))
@@ -229,7 +229,7 @@ class Calibrated:
         chosen = weights[:, list(places)]
         return np.where(chosen.sum(axis=1, keepdims=True) > 0, chosen, 1.0)
 
-    def _reply_factor(self, target: str, workload: str) -> np.ndarray:
+    def reply_factor(self, target: str, workload: str) -> np.ndarray:
         """Plain runs over plain steps (1 + replicates,): of this workload, of this target, of any target, or 1."""
         if (target, workload) not in self._factors:
             self._factors[target, workload] = self._computed_factor(target, workload)
@@ -271,6 +271,8 @@ class Calibrated:
         return RoundOfParts(("verification",), self._table(setting.target), None, NO_OVERHEAD, np.ones(1))
 
     def _provenance(self, setting: Setting, workload: str, found: WorkloadForecast) -> str:
+        if self._table(setting.target).prior:
+            return "prior"
         told = reported.is_row(self.profile, Pair.of(setting), setting.draft_tokens, setting.context, workload)
         if setting.draft_tokens == 0:
             runs = evidence.plain_replies(self.profile, setting.target, workload)
@@ -354,7 +356,7 @@ class Calibrated:
             if table is not None:
                 yield f"{target}: kernel segments of a pass end after widths {', '.join(map(str, table.switches))}"
                 for workload in self.workloads():
-                    factor = self._reply_factor(target, workload)[0]
+                    factor = self.reply_factor(target, workload)[0]
                     yield f"{target} on {workload}: round seconds x {factor:.4f}, from plain runs over plain steps"
         for pair in self.pairs:
             name = f"{pair.pair.target} x {pair.pair.draft or pair.pair.drafter}"
