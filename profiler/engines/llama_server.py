@@ -73,7 +73,10 @@ class LlamaServer:
         self.cached: tuple[int, ...] = ()
         self.warm = False
         self.start_seconds = 0.0
-        self._client = httpx.Client(base_url=url, timeout=REQUEST_TIMEOUT, trust_env=False)
+        # One connection a request: a server closes a kept one after a while or a number of requests, and a request that is
+        # on its way then is lost ("disconnected without sending a response", seen at about the hundredth).
+        single = httpx.Limits(max_keepalive_connections=0)
+        self._client = httpx.Client(base_url=url, timeout=REQUEST_TIMEOUT, trust_env=False, limits=single)
         self._clock_id: int | None = None
 
     @classmethod
