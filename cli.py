@@ -20,6 +20,7 @@ from .loop import (
     calibrated_beside,
     calibrated_to,
     closing,
+    imported_to,
     measured_profile,
     missed_tolerance,
     opened_job,
@@ -35,16 +36,19 @@ from .options import (
     Check,
     Common,
     EngineChoice,
+    Hints,
     check_out,
     check_repeats,
     check_seed,
     parse_contexts,
     parse_draft_tokens,
+    parse_size,
 )
 from .process import interrupted, interruptible, one_line, open_standard_streams, print_json, warn
 from .profiler.errors import InputError, WorkFailed
 
 if TYPE_CHECKING:
+    from .calibrate.importers.base import Imported
     from .calibrate.records import Recommendation, Validation
     from .profiler.records import Profile
 
@@ -116,6 +120,35 @@ def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), commo
         print(f"{common.path(PROFILE)}: {len(profile.measurements)} measurements in {seconds}")
         for name, reason in profile.dropped.items():
             print(f"  not measured further: {name}: {reason}")
+    return GOOD
+
+
+@app.command(name="import")
+def import_command(
+    *files: Path, acceptance: tuple[Path, ...] = (), hints: Hints = Hints(), common: Common = Common()
+) -> int:
+    """Make a profile of measurements that others made; each file says what it serves.
+
+    Parameters
+    ----------
+    files
+        CSV (docs/design.md, section 7), llama-bench, llama-server timings or log, vLLM /metrics, llama-batched-bench.
+    acceptance
+        A file of another machine, of which only the acceptance is taken; may be given several times.
+    """
+    check_out(common.out)
+    if not files:
+        raise InputError("import: give one or more FILEs of measurements")
+    profile, parts = imported_to(files, acceptance, hints.given(), common)
+    for text in profile.warnings:
+        warn(text)
+    if common.json:
+        told = [{"source": p.source, "format": p.format, "learned": p.learned, "left_out": p.left_out} for p in parts]
+        print_json({"profile": str(common.path(PROFILE)), "files": told, "warnings": profile.warnings})
+    else:
+        print(f"{common.path(PROFILE)}: {len(parts)} imported")
+        for part in parts:
+            print_imported(part)
     return GOOD
 
 
@@ -201,6 +234,8 @@ def predict(
     profile: Path | None = None,
     draft_tokens: str | None = None,
     context: str | None = None,
+    target_size: str | None = None,
+    draft_size: str | None = None,
     seed: int = 1,
     common: Common = Common(),
 ) -> int:
@@ -214,23 +249,69 @@ def predict(
         Draft lengths: N, A..B (inclusive) or N,N,N; 0 is plain decoding. Those of the profile without it.
     context
         Cached tokens behind which to forecast, N or N,N,N, for imported evidence; its own contexts without it.
+    target_size
+        Bytes of another target of the same quantization, such as 17GB: forecast by its bytes, as a prior.
+    draft_size
+        The same for the draft model.
     seed
         Seed of the bootstrap, where no calibration lies beside the profile.
     """
     from .calibrate.predict import predictions_of
+    from .calibrate.transfer import Sizes, transferred
 
     lengths = parse_draft_tokens(draft_tokens) if draft_tokens is not None else None
     contexts = parse_contexts(context) if context is not None else None
+    sizes = Sizes(
+        parse_size("--target-size", target_size) if target_size is not None else None,
+        parse_size("--draft-size", draft_size) if draft_size is not None else None,
+    )
     check_seed(seed)
     path = profile or common.path(PROFILE)
     evidence = stored_profile(path)
-    predictions = predictions_of(evidence, calibrated_beside(path, evidence, seed), lengths, contexts)
+    calibrated = calibrated_beside(path, evidence, seed)
+    if sizes != Sizes():
+        calibrated = transferred(calibrated, sizes)
+    predictions = predictions_of(evidence, calibrated, lengths, contexts)
     if common.json:
         print_json({"predictions": predictions})
     else:
-        for line in predictions:
-            print(line.as_line())
+        several = len({one.context for one in predictions}) > 1
+        for one in predictions:
+            print(one.as_line(with_context=several))
     return GOOD
+
+
+@app.command
+def compare(a: Path, b: Path, *, common: Common = Common()) -> int:
+    """Hold two profiles or two validations against each other: what differs, and what is noise.
+
+    Parameters
+    ----------
+    a
+        A profile or validation: a file, or an output folder.
+    b
+        The other one, of the same kind. Ratios are b over a.
+    """
+    from rich.console import Console
+
+    from .calibrate.compare import comparison, read_pair
+    from .reports.comparison import print_comparison
+
+    found = comparison(read_pair(a, b))
+    if common.json:
+        print_json(found)
+    else:
+        print_comparison(Console(), found)
+    return GOOD
+
+
+def print_imported(part: "Imported") -> None:
+    """What a file gave, on stdout."""
+    print(one_line(f"{part.source} ({part.format})"))
+    for text in part.learned:
+        print(f"  {one_line(text)}")
+    if part.left_out:
+        print(f"  {one_line(f'{len(part.left_out)} left out, the first: {part.left_out[0]}')}")
 
 
 def print_verdict(recommendation: "Recommendation", validation: "Validation | None", profile: "Profile") -> None:

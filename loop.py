@@ -16,6 +16,7 @@ from .profiler.errors import InputError, WorkFailed
 if TYPE_CHECKING:
     from .calibrate.arms import Settled
     from .calibrate.fit import Calibrated
+    from .calibrate.importers.base import Given, Imported
     from .calibrate.records import Calibration, Recommendation, Validation
     from .profiler.job import Job, Options, Stamp
     from .profiler.records import Measurement, Profile, Record, Request, Run, Setting
@@ -77,6 +78,24 @@ def measured_profile(job: "Job", common: Common) -> "Profile":
         return session.finish(plan.dropped, job.warnings)
 
 
+def imported_to(
+    files: Sequence[Path], acceptance: Sequence[Path], given: "Given", common: Common
+) -> "tuple[Profile, tuple[Imported, ...]]":
+    """The evidence of files that specgauge did not make, written as profile.json; one that was measured stays."""
+    from .calibrate.combine import acceptance_of, profile_of
+    from .calibrate.importers.detect import read_files
+    from .profiler.files import write_record
+
+    parts, stamp = read_files(files, given), stamped()
+    elsewhere = tuple(acceptance_of(part) for part in read_files(acceptance, given))
+    profile = profile_of(parts, elsewhere, given, stamp.created, stamp.tool_version)
+    _check_replaceable(common.path(PROFILE))
+    with alone_in(common.out):
+        _check_replaceable(common.path(PROFILE))
+        write_record(common.path(PROFILE), profile)
+    return profile, (*parts, *elsewhere)
+
+
 def calibrated_to(profile: "Profile", seed: int, common: Common) -> "tuple[Calibrated, Calibration]":
     """Fit, and write calibration.json."""
     from .calibrate.fit import calibrate as fitted
@@ -95,6 +114,7 @@ def recommended_to(
     from msgspec.structs import replace
 
     from .calibrate.recommend import recommend as searched
+    from .calibrate.reported import speaks_of
     from .profiler.files import record_digest, write_record
     from .reports.commands import command_for
 
@@ -108,7 +128,8 @@ def recommended_to(
         tool_version=stamp.tool_version,
         command="",
     )
-    recommendation = replace(found, command=command_for(profile, found.chosen))
+    # The files and flags behind imported evidence are not known: no command could be vouched for.
+    recommendation = replace(found, command="" if speaks_of(profile) else command_for(profile, found.chosen))
     write_record(common.path(RECOMMENDATION), recommendation)
     return recommendation
 
@@ -295,7 +316,9 @@ def missed_tolerance(validation: "Validation", check: Check) -> str:
     error = validation.mean_abs_error
     if error is None or error <= check.tolerance:
         return ""
-    return f"forecasts were off by {error:.1%} on average, more than --tolerance {check.tolerance:.0%}"
+    missed = f"forecasts were off by {error:.1%} on average, more than --tolerance {check.tolerance:.0%}"
+    named = validation.likeliest_missing_term not in ("", "none")
+    return f"{missed}; likeliest missing term: {validation.missing_term_text}" if named else missed
 
 
 def stamped() -> "Stamp":
@@ -303,6 +326,17 @@ def stamped() -> "Stamp":
     from .profiler.job import Stamp
 
     return Stamp(created=datetime.now(UTC).isoformat(timespec="seconds"), tool_version=__version__)
+
+
+def _check_replaceable(path: Path) -> None:
+    """Imported evidence can be imported again; what was measured cannot."""
+    from .profiler.files import read_record
+    from .profiler.records import Profile
+
+    if not os.path.lexists(path):
+        return
+    if any(measurement.request.action != "import" for measurement in read_record(path, Profile).measurements):
+        raise InputError(f"{path} was measured and is kept; choose another --out")
 
 
 def _how_to_go_on(common: Common) -> str:

@@ -1,6 +1,7 @@
 """Options of the command line: what they are called, and what is refused before anything starts."""
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +13,13 @@ from cyclopts import Parameter
 from .profiler.errors import InputError
 
 if TYPE_CHECKING:
+    from .calibrate.importers.base import Given
     from .profiler.job import Options
 
 TOLERANCE = 0.10
 MOST_DRAFT_TOKENS = 64
+MOST_SPEED = 1e6
+SIZES = {"B": 1, "MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 MOST_CONTEXT = 10_000_000
 LONGEST_NAME = 255
 MOST_REPEATS_ASKED = 1000
@@ -82,6 +86,47 @@ class Check:
     repeats: Annotated[int | None, Parameter(help="Repeats of the check, instead of 5 to 15 as it needs.")] = None
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Hints:
+    """What imported files do not say themselves."""
+
+    gpu: Annotated[str, Parameter(help="Graphics card, where a file does not name it.")] = ""
+    engine: Annotated[str, Parameter(help="Engine, where a file does not name it.")] = ""
+    target: Annotated[str, Parameter(help="Name of the target; also instead of a file name of weights.")] = ""
+    target_quant: Annotated[str, Parameter(help="Its quantization.")] = ""
+    drafter: Annotated[str, Parameter(help="none, model, ngram, mtp, eagle or dflash.")] = ""
+    draft: Annotated[str, Parameter(help="Name of the draft.")] = ""
+    draft_quant: Annotated[str, Parameter(help="Its quantization.")] = ""
+    draft_tokens: Annotated[int | None, Parameter(help="Draft tokens asked for.")] = None
+    baseline: Annotated[float | None, Parameter(help="Plain decoding in tokens/s, same machine and target.")] = None
+    workload: Annotated[str, Parameter(help="Name of what was decoded.")] = ""
+
+    def given(self) -> "Given":
+        """The hints as importers take them. Raises InputError."""
+        from .calibrate.importers.base import Given
+        from .calibrate.importers.names import KINDS, drafter_kind
+
+        if drafter_kind(self.drafter) is None:
+            raise InputError(f"--drafter {self.drafter}: no such kind; give one of {KINDS}")
+        if self.draft_tokens is not None and not 1 <= self.draft_tokens <= MOST_DRAFT_TOKENS:
+            raise InputError(f"--draft-tokens {self.draft_tokens}: give 1 to {MOST_DRAFT_TOKENS}")
+        if self.baseline is not None and not 0 < self.baseline <= MOST_SPEED:
+            raise InputError(f"--baseline {self.baseline}: give tokens/s, above 0 and at most {MOST_SPEED:g}")
+        return Given(
+            gpu=self.gpu,
+            engine=self.engine,
+            target=self.target,
+            target_quant=self.target_quant,
+            drafter=self.drafter,
+            draft=self.draft,
+            draft_quant=self.draft_quant,
+            draft_tokens=self.draft_tokens,
+            baseline_tokens_per_second=self.baseline,
+            workload=self.workload,
+        )
+
+
 def parse_draft_tokens(text: str) -> tuple[int, ...]:
     """N, A..B (inclusive), or a list of these with commas; in order, each once. Raises InputError."""
     lengths: set[int] = set()
@@ -102,6 +147,15 @@ def parse_contexts(text: str) -> tuple[int, ...]:
     if not all(part.isascii() and part.isdecimal() and len(part) < 9 and int(part) <= MOST_CONTEXT for part in parts):
         raise InputError(f"--context {text}: give N or N,N,N with whole numbers from 0 to {MOST_CONTEXT}")
     return tuple(sorted({int(part) for part in parts}))
+
+
+def parse_size(option: str, text: str) -> float:
+    """Bytes of N, NMB, NGB (powers of ten), NMiB or NGiB (powers of two). Raises InputError."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*(B|MB|GB|MiB|GiB)?", text.strip(), re.ASCII)
+    size = float(found[1]) * SIZES[found[2] or "B"] if found else 0.0
+    if not size > 0:
+        raise InputError(f"{option} {text}: give a size above 0 such as 17GB, 16.2GiB or 800MB")
+    return size
 
 
 def check_out(out: Path) -> None:

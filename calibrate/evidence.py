@@ -1,13 +1,15 @@
 """Evidence: the samples of a profile as arrays, drift divided out, sorted by what they were taken of."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 import numpy as np
 
 from ..profiler.records import Candidate, MatchTrace, Measurement, Profile, Prompt, PromptRun, RoundSample, Setting
+from .intervals import MEDIAN_FACTOR, Noise, pooled_noise
 
 WINDOW_SECONDS = 2.5
 LEAST_READINGS = 3
@@ -41,6 +43,16 @@ class Drift:
         readings = self.ratio[near]
         return float(np.median(readings)) if readings.size else 1.0
 
+    @cached_property
+    def noise(self) -> Noise:
+        """Noise of a reading, from those next to each other."""
+        return pooled_noise(self.ratio[i : i + 2] for i in range(self.ratio.size - 1))
+
+    def log_sd(self, start: float, end: float) -> float:
+        """What the slowness from `start` to `end` is off by, however many samples are divided by it; 0 without readings."""
+        near = (self.at >= start - WINDOW_SECONDS) & (self.at <= end + WINDOW_SECONDS)
+        return self.noise.log_sd * MEDIAN_FACTOR / max(int(near.sum()), LEAST_READINGS) ** 0.5 if self.at.size else 0.0
+
 
 @dataclass(frozen=True, order=True)
 class Shape:
@@ -51,6 +63,11 @@ class Shape:
     kind: str
     width: int
     context: int
+
+    @property
+    def kind_of_pass(self) -> tuple[str, str, str]:
+        """What passes have in common whose readings are equally noisy."""
+        return self.model, self.role, self.kind
 
 
 @dataclass(frozen=True, order=True)
@@ -88,6 +105,8 @@ class RoundObservation:
     forced: bool
     log_sd: float | None = None
     """Noise of a sample, where it is stated and not to be seen from repeats."""
+    drift_log_sd: float = 0.0
+    """What all samples together are off by, because the drift that they were divided by is not known better."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +129,19 @@ class _Rounds:
     accepted: np.ndarray
     context: np.ndarray
     forced: bool
+    start: float
+    end: float
+    """Seconds of the profile, from and to which the drift was read."""
+
+    def kept(self, chosen: np.ndarray | slice) -> "_Rounds":
+        """Some of the rounds."""
+        return replace(
+            self,
+            seconds=self.seconds[chosen],
+            drafted=self.drafted[chosen],
+            accepted=self.accepted[chosen],
+            context=self.context[chosen],
+        )
 
 
 def drift_of(profile: Profile) -> Drift:
@@ -147,12 +179,11 @@ def round_observations(profile: Profile, pair: Pair, drift: Drift) -> tuple[Roun
 
     The first round of a sample or reply is left out (it is cold), and rounds that drafted nothing.
     """
-    groups: dict[tuple[int, bool], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
+    groups: dict[tuple[int, bool], list[_Rounds]] = defaultdict(list)
     for rounds in _rounds_of(profile, pair, drift):
         for drafted in np.unique(rounds.drafted[rounds.drafted > 0]):
-            same = rounds.drafted == drafted
-            groups[int(drafted), rounds.forced].append((rounds.seconds[same], rounds.context[same]))
-    found = [_observation(drafted, forced, parts) for (drafted, forced), parts in groups.items()]
+            groups[int(drafted), rounds.forced].append(rounds.kept(rounds.drafted == drafted))
+    found = [_observation(drafted, parts, drift) for (drafted, _), parts in groups.items()]
     forced_lengths = {o.drafted for o in found if o.forced and o.rounds >= LEAST_FORCED_ROUNDS}
     kept = [
         o
@@ -234,10 +265,11 @@ def _rounds_of(profile: Profile, pair: Pair, drift: Drift) -> Iterator[_Rounds]:
 
 def _sample_rounds(sample: RoundSample, drift: Drift) -> _Rounds:
     accepted = np.array(sample.accepted, int)
-    seconds = np.array(sample.seconds) / drift.near(sample.at_seconds, sample.at_seconds + sum(sample.seconds))
+    span = sample.at_seconds, sample.at_seconds + sum(sample.seconds)
+    seconds = np.array(sample.seconds) / drift.near(*span)
     context = sample.context + np.concatenate([[0], np.cumsum(accepted + 1)])[: accepted.size]
     drafted = np.array(sample.drafted, int)
-    return _Rounds(seconds, _timed(sample.setting, drafted), accepted, context, sample.forced_rates is not None)
+    return _Rounds(seconds, _timed(sample.setting, drafted), accepted, context, sample.forced_rates is not None, *span)
 
 
 def _trace_rounds(measurement: Measurement, pair: Pair, drift: Drift) -> Iterator[_Rounds]:
@@ -247,10 +279,10 @@ def _trace_rounds(measurement: Measurement, pair: Pair, drift: Drift) -> Iterato
             accepted = np.array(reply.accepted, int)
             context = reply.prompt_tokens + np.concatenate([[0], np.cumsum(accepted + 1)])[: accepted.size]
             at = reply.at_seconds
-            slowness = drift.near(start, end) if at is None else drift.near(at, at + sum(reply.seconds))
-            seconds = np.array(reply.seconds) / slowness
+            span = (start, end) if at is None else (at, at + sum(reply.seconds))
+            seconds = np.array(reply.seconds) / drift.near(*span)
             kept = _timed(trace.setting, np.array(reply.drafted, int))
-            yield from _after_first(_Rounds(seconds, kept, accepted, context, False))
+            yield from _after_first(_Rounds(seconds, kept, accepted, context, False, *span))
 
 
 def _timed(setting: Setting, drafted: np.ndarray) -> np.ndarray:
@@ -264,18 +296,19 @@ def _timed(setting: Setting, drafted: np.ndarray) -> np.ndarray:
 
 def _after_first(rounds: _Rounds) -> Iterator[_Rounds]:
     """The rounds without the first (cold); a single round is kept."""
-    rest = slice(1 if rounds.seconds.size > 1 else 0, None)
     if rounds.seconds.size:
-        parts = (rounds.seconds, rounds.drafted, rounds.accepted, rounds.context)
-        yield _Rounds(*(part[rest] for part in parts), forced=rounds.forced)
+        yield rounds.kept(slice(1 if rounds.seconds.size > 1 else 0, None))
 
 
-def _observation(drafted: int, forced: bool, parts: Iterable[tuple[np.ndarray, np.ndarray]]) -> RoundObservation:
-    parts = list(parts)
-    medians = np.array([np.median(seconds) for seconds, _ in parts])
-    starts = np.array([context[0] for _, context in parts])
-    contexts = np.concatenate([context for _, context in parts])
-    return RoundObservation(drafted, float(contexts.mean()), _centred(medians, starts), contexts.size, forced)
+def _observation(drafted: int, parts: list[_Rounds], drift: Drift) -> RoundObservation:
+    medians = np.array([np.median(part.seconds) for part in parts])
+    starts = np.array([part.context[0] for part in parts])
+    contexts = np.concatenate([part.context for part in parts])
+    unsure = drift.log_sd(min(part.start for part in parts), max(part.end for part in parts))
+    seconds = _centred(medians, starts)
+    return RoundObservation(
+        drafted, float(contexts.mean()), seconds, contexts.size, parts[0].forced, drift_log_sd=unsure
+    )
 
 
 def _centred(seconds: np.ndarray, starts: np.ndarray) -> np.ndarray:

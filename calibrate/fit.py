@@ -24,7 +24,17 @@ from ..model.steps import BeyondTable, StepTable
 from ..profiler.records import Candidate, Profile, Setting
 from . import evidence, replies, reported, rounds
 from .evidence import Drift, Pair
-from .intervals import generator, log_noise, percentile_interval, prompt_weights, replicated_median
+from .intervals import (
+    Noise,
+    generator,
+    log_noise,
+    percentile_interval,
+    prompt_stretch,
+    prompt_weights,
+    replicated_median,
+    stretched,
+)
+from .priors import ENGINES, Priors
 from .records import (
     Acceptance,
     Calibration,
@@ -37,15 +47,12 @@ from .records import (
     SettingForecast,
 )
 from .replies import WorkloadReplies
-from .rounds import NotCalibrated, PairRounds, ShapeSeconds, StepTables
+from .rounds import PLAIN_REMEDY, NotCalibrated, PairRounds, ShapeSeconds, StepTables
 
 __all__ = ["Bandwidth", "Calibrated", "NotCalibrated", "calibrate", "ceiling_at_perfect_acceptance", "plain_step_speed"]
 
 BORROWED_ACCEPTANCE_LOG_SD = 0.05
 """Doubt of acceptance that was measured on another quantization of the target."""
-MINUTES_APART_LOG_SD = 0.03
-"""Round times taken minutes apart may differ by more than their repeats show (a stated prior; docs/log.md: up to 14 % in one of four
-runs on a shared CPU, 2 % in the others; the cause is not known)."""
 BEYOND_TABLE_LOG_SD = 0.10
 """Doubt of a cost that is extrapolated."""
 
@@ -72,9 +79,11 @@ class Calibrated:
     shapes: tuple[ShapeSeconds, ...]
     tables: StepTables
     pairs: tuple[PairRounds, ...]
+    run_noise: Noise
     session_log_sd: float
     bandwidth: Bandwidth | None
     measured_lengths: frozenset[tuple[Pair, int]]
+    priors: Priors = ENGINES
     _forecasts: dict[tuple[Setting, str], WorkloadForecast] = field(default_factory=dict, repr=False, compare=False)
     _laws: dict[tuple[Setting, str], WorkloadReplies] = field(default_factory=dict, repr=False, compare=False)
     _factors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
@@ -98,6 +107,14 @@ class Calibrated:
     def survival(self, setting: Setting, workload: str) -> np.ndarray:
         """S_1..S_g over rounds in which something was drafted. Raises NotCalibrated."""
         return replies.known_survival(self._replies(setting, workload), setting.draft_tokens)
+
+    def survival_draws(self, setting: Setting, workload: str) -> np.ndarray:
+        """S_1..S_g (1 + replicates, g), for other prompts of the workload too where they are resampled. Raises NotCalibrated."""
+        found = self._replies(setting, workload)
+        weights = self._weights(workload, found.places)
+        drawn = replies.drawn_survival(found, weights, setting.draft_tokens)
+        powers = self._stretch(workload, found.places)
+        return np.minimum(stretched(drawn, np.broadcast_to(drawn[:1], drawn.shape), powers), 1.0)
 
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         """Speed, its interval and what it is made of. Raises NotCalibrated where the evidence does not allow one."""
@@ -127,7 +144,7 @@ class Calibrated:
     def session_noise(self, setting: Setting) -> float:
         """Log sd of what a validation session would measure of `setting` beside its plain baseline."""
         apart = setting.draft_tokens > 0 and not reported.rows_of(self.profile, Pair.of(setting))
-        return float(np.hypot(self.session_log_sd, MINUTES_APART_LOG_SD if apart else 0.0))
+        return float(np.hypot(self.session_log_sd, self.priors.minutes_apart_log_sd if apart else 0.0))
 
     def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
         """A round at the profile's reference speed, term by term.
@@ -207,13 +224,15 @@ class Calibrated:
 
     def _computed(self, setting: Setting, workload: str) -> WorkloadForecast:
         found = self._replies(setting, workload)
-        weights = self._weights(workload, found.places)
-        factor = self.reply_factor(setting.target, workload)
-        result = forecast_workload(self._cost(setting), found.replies, weights, factor)
+        weights, powers = self._weights(workload, found.places), self._stretch(workload, found.places)
+        cost, factor = self._cost(setting), self.reply_factor(setting.target, workload)
+        result = forecast_workload(cost, found.replies, np.ones_like(weights), factor)
+        resampled = forecast_workload(cost, found.replies, weights, factor)
+        speeds = stretched(resampled.tokens_per_second, result.tokens_per_second, powers)
         borrowed = BORROWED_ACCEPTANCE_LOG_SD if found.borrowed_from else 0.0
         doubt = float(np.linalg.norm([BEYOND_TABLE_LOG_SD * result.doubtful_share, borrowed, found.log_sd]))
         noise = log_noise(generator(self.seed, "doubt", setting, workload), self.replicates, doubt)
-        return replace(result, tokens_per_second=result.tokens_per_second * noise)
+        return replace(result, tokens_per_second=speeds * noise)
 
     def _replies(self, setting: Setting, workload: str) -> WorkloadReplies:
         if (setting, workload) not in self._laws:
@@ -229,6 +248,10 @@ class Calibrated:
         chosen = weights[:, list(places)]
         return np.where(chosen.sum(axis=1, keepdims=True) > 0, chosen, 1.0)
 
+    def _stretch(self, workload: str, places: tuple[int, ...]) -> np.ndarray:
+        """Powers (1 + replicates,) for what resampling changes, shared by all settings of a workload."""
+        return prompt_stretch(len(places), generator(self.seed, "stretch", workload), self.replicates)
+
     def reply_factor(self, target: str, workload: str) -> np.ndarray:
         """Plain runs over plain steps (1 + replicates,): of this workload, of this target, of any target, or 1."""
         if (target, workload) not in self._factors:
@@ -241,7 +264,10 @@ class Calibrated:
             ratios = replies.run_over_step(self.profile, target, source, table, self.drift)
             if ratios.size:
                 rng = generator(self.seed, "runs", target, source)
-                return replicated_median(ratios, rng, self.replicates, self.session_log_sd)
+                drawn = replicated_median(ratios, rng, self.replicates, self.run_noise)
+                # The runs fix the product of step and factor: a step drawn long goes with a factor drawn short.
+                step = table.lookup(1, replies.run_context(self.profile, target, source)).seconds[..., 0]
+                return drawn * step[0] / step
         others = [self._any_ratio(c.target) for c in self.profile.candidates if c.target != target]
         known = [ratio for ratio in others if ratio is not None]
         return np.full(1 + self.replicates, np.median(known) if known else 1.0)
@@ -254,7 +280,7 @@ class Calibrated:
     def _table(self, target: str) -> StepTable:
         table = self.tables.of(target, "target")
         if table is None:
-            raise NotCalibrated(f"{target}: no step times and no plain runs: profile its plain decoding")
+            raise NotCalibrated(f"{target}: no step times and no plain runs: {PLAIN_REMEDY}")
         return table
 
     def _pair(self, setting: Setting) -> PairRounds:
@@ -327,6 +353,8 @@ class Calibrated:
 
     def _acceptance(self, setting: Setting, workload: str) -> Acceptance:
         found = self._replies(setting, workload)
+        survival = replies.known_survival(found, setting.draft_tokens)
+        bounds = [self._interval(drawn) for drawn in self.survival_draws(setting, workload).T[: survival.size]]
         rounds_of = [reply.law for reply in found.replies]
         total = sum(law.rounds for law in rounds_of)
         return Acceptance(
@@ -334,7 +362,9 @@ class Calibrated:
             drafter=setting.drafter,
             draft=setting.draft,
             workload=workload,
-            survival=tuple(float(s) for s in replies.known_survival(found, setting.draft_tokens)),
+            survival=tuple(float(s) for s in survival),
+            survival_low=tuple(bound.low for bound in bounds),
+            survival_high=tuple(bound.high for bound in bounds),
             offer_rate=sum(law.offer_rate * law.rounds for law in rounds_of) / max(total, 1e-12),
             prompts=len(found.replies),
             positions=round(sum(law.tokens for law in rounds_of)),
@@ -365,14 +395,25 @@ class Calibrated:
             elif not pair.observations:
                 lender = f"of {pair.borrowed_from.target}" if pair.borrowed_from else "taken as 0"
                 yield f"{name}: no rounds measured; overhead {lender} (prior)"
+            elif more := rounds.lengths_to_identify(pair):
+                yield (
+                    f"{name}: overhead per drafted token cannot be told from rounds at {_listed(pair.fitted_lengths)} draft "
+                    f"tokens, it is taken as 0: measure rounds at {_listed(more)}"
+                )
         yield (
             f"session noise of a median speed: {self.session_log_sd:.4f} (fraction); of a drafting one also "
-            f"{MINUTES_APART_LOG_SD:.2f} for round times taken minutes apart (prior)"
+            f"{self.priors.minutes_apart_log_sd:.2f} for round times taken minutes apart (prior)"
         )
 
 
 def calibrate(
-    profile: Profile, *, seed: int = 1, replicates: int = 400, level: float = 0.95, resample_prompts: bool = True
+    profile: Profile,
+    *,
+    seed: int = 1,
+    replicates: int = 400,
+    level: float = 0.95,
+    resample_prompts: bool = True,
+    priors: Priors = ENGINES,
 ) -> Calibrated:
     """The calibrated model of `profile`; the same profile and seed give the same model.
 
@@ -391,10 +432,12 @@ def calibrate(
         drift=drift,
         shapes=shapes,
         tables=tables,
-        pairs=_fit_pairs(profile, drift, tables, seed, replicates),
-        session_log_sd=replies.session_log_sd(profile, drift),
+        pairs=_fit_pairs(profile, drift, tables, seed, replicates, priors),
+        run_noise=replies.run_noise(profile, tables, drift),
+        session_log_sd=replies.session_log_sd(profile, drift, priors.least_session_log_sd),
         bandwidth=_bandwidth(profile, seed, replicates),
         measured_lengths=evidence.measured_lengths(profile) | reported.lengths_of(profile),
+        priors=priors,
     )
 
 
@@ -427,6 +470,10 @@ def plain_step_speed(profile: Profile, target: str) -> float:
     return 1 / float(table.at(1, table.contexts[0]).flat[0])
 
 
+def _listed(lengths: tuple[int, ...]) -> str:
+    return ", ".join(map(str, lengths))
+
+
 def _plain_of(setting: Setting) -> Setting:
     return Setting(
         target=setting.target,
@@ -441,7 +488,7 @@ def _plain_of(setting: Setting) -> Setting:
 def _reported_table(target: str, told: dict[int, np.ndarray], seed: int, replicates: int) -> StepTable:
     """Plain steps by context, as others reported them."""
     columns = [
-        replicated_median(seconds, generator(seed, "plain", target, context), replicates, ROW_LOG_SD)
+        replicated_median(seconds, generator(seed, "plain", target, context), replicates, Noise(ROW_LOG_SD))
         for context, seconds in told.items()
     ]
     return StepTable(np.array([1]), np.array(list(told), float), np.stack(columns, axis=-1)[..., None])
@@ -463,7 +510,7 @@ def _with_run_tables(profile: Profile, tables: StepTables, seed: int, replicates
 
 
 def _fit_pairs(
-    profile: Profile, drift: Drift, tables: StepTables, seed: int, replicates: int
+    profile: Profile, drift: Drift, tables: StepTables, seed: int, replicates: int, priors: Priors
 ) -> tuple[PairRounds, ...]:
     """Every drafting pair that can be modelled; those with rounds first, since they lend their overhead."""
     longest: dict[Pair, int] = defaultdict(int)
@@ -478,7 +525,7 @@ def _fit_pairs(
     for pair in sorted(longest, key=lambda p: not seen[p]):
         lender = next((f for f in fitted if f.pair.drafter == pair.drafter and f.observations), None)
         try:
-            fitted.append(rounds.fit_pair(pair, seen[pair], tables, longest[pair], seed, replicates, lender))
+            fitted.append(rounds.fit_pair(pair, seen[pair], tables, longest[pair], seed, replicates, lender, priors))
         except NotCalibrated:
             continue
     return tuple(fitted)
@@ -494,6 +541,6 @@ def _bandwidth(profile: Profile, seed: int, replicates: int) -> Bandwidth | None
         if of_kind:
             best = max(of_kind, key=lambda s: float(np.median(s.bytes_per_second)))
             values = np.array(best.bytes_per_second)
-            drawn = replicated_median(values, generator(seed, "bandwidth"), replicates, 0.01)
+            drawn = replicated_median(values, generator(seed, "bandwidth"), replicates, Noise(0.01))
             return Bandwidth(drawn, operation, best.provenance)
     return None

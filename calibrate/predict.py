@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from ..profiler.errors import InputError
 from ..profiler.records import Profile, Setting
 from . import reported
-from .fit import Calibrated
+from .fit import Calibrated, NotCalibrated
 from .plan import candidate_name
 
 
@@ -31,11 +31,12 @@ class Prediction:
     speed_up: float
     provenance: str
 
-    def as_line(self) -> str:
-        """The row in words."""
+    def as_line(self, with_context: bool = False) -> str:
+        """The row in words; `with_context` names the cached tokens behind which it is."""
+        context = f" at {self.context}" if with_context else ""
         drafter = f"{self.drafter} {self.draft} {self.draft_tokens}" if self.draft_tokens else "plain"
         speed = f"{self.tokens_per_second:8.2f} ({self.low:.2f} to {self.high:.2f}) tokens/s"
-        return f"{self.target:24} {drafter:32} {self.workload:12} {speed}  x{self.speed_up:.2f}  {self.provenance}"
+        return f"{self.target:24} {drafter:32} {self.workload + context:20} {speed}  x{self.speed_up:.2f}  {self.provenance}"
 
 
 def predictions_of(
@@ -47,7 +48,8 @@ def predictions_of(
     """Forecasts of every candidate that was measured, at `lengths` (None: 0 and its own), on every workload.
 
     `contexts` replace those of candidates whose evidence others reported; a profile's own prompts have theirs. Raises
-    InputError where contexts are asked for and cannot be.
+    InputError where contexts are asked for and cannot be, and where nothing can be forecast. What cannot be on some
+    workload is left out there.
     """
     if contexts is not None and not reported.speaks_of(profile):
         raise InputError("--context: the replies of this profile have contexts of their own; profile other prompts")
@@ -60,9 +62,16 @@ def predictions_of(
         if candidate.drafter != "none" or length == 0
     ]
     workloads = tuple(dict.fromkeys(prompt.workload for prompt in profile.prompts))
-    return tuple(
-        _prediction(calibrated, setting, workload) for setting in dict.fromkeys(settings) for workload in workloads
-    )
+    found, reasons = [], []
+    for setting in dict.fromkeys(settings):
+        for workload in workloads:
+            try:
+                found.append(_prediction(calibrated, setting, workload))
+            except NotCalibrated as error:
+                reasons.append(str(error))
+    if not found:
+        raise InputError(reasons[0] if reasons else "the profile has nothing to forecast: profile again")
+    return tuple(found)
 
 
 def _prediction(calibrated: Calibrated, setting: Setting, workload: str) -> Prediction:

@@ -1,15 +1,23 @@
 """The recommendation: the fastest setting by forecast, how sure that is, and why, in numbers."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import msgspec
 import numpy as np
 
-from ..model.decision import Decision, decide, probability_best, rounds_to_separate
+from ..model.decision import (
+    Decision,
+    RatioInterval,
+    decide,
+    probability_best,
+    ratio_interval,
+    repeats_to_separate,
+    rounds_to_separate,
+)
 from ..model.hardware import BandwidthCeiling
 from ..profiler.records import ModelFile, Profile, Setting
-from .fit import Calibrated, NotCalibrated
+from .fit import Calibrated, NotCalibrated, calibrate
 from .intervals import generator, log_noise, percentile_interval
 from .records import Chosen, Interval, Recommendation, SettingForecast, TargetRef, WorkloadAdvice
 
@@ -17,6 +25,7 @@ RULE_ACCEPTANCE = 0.60
 RULE_ACCEPTED = 1.5
 """Rules of thumb that people go by: shown with whether they agree here; they overrule nothing."""
 MOST_ROUNDS = 100_000
+MOST_REPEATS_FACTOR = 20
 
 
 @dataclass(frozen=True)
@@ -308,20 +317,60 @@ def _tie_reason(calibrated: Calibrated, contest: _Contest, workloads: tuple[str,
         ratio, rival = contest.decision.over_plain, contest.best_plain
     else:
         rival = contest.rival
-    drafting = contest.chosen if contest.chosen.draft_tokens else rival
-    seen = sum(calibrated.rounds_seen(drafting, w) for w in workloads)
-    more = rounds_to_separate(ratio, seen)
-    needed = (
-        f"about {float(f'{more:.1g}'):.0f} more rounds (a draft and its verification) would"
-        if more <= MOST_ROUNDS
-        else "no practical number of rounds would"
-    )
     return [
         (
             f"{_name(contest.chosen)} and {_name(rival)} cannot be told apart (ratio {ratio.low:.2f} to {ratio.high:.2f}); "
-            f"{needed}"
+            f"{_what_would_tell(calibrated, ratio, contest.chosen, rival, workloads)}"
         )
     ]
+
+
+def _what_would_tell(
+    calibrated: Calibrated, ratio: RatioInterval, chosen: Setting, rival: Setting, workloads: tuple[str, ...]
+) -> str:
+    """More rounds, which only fresh prompts give; or round times, where their noise alone is too much."""
+    drafting = chosen if chosen.draft_tokens else rival
+    seen = sum(calibrated.rounds_seen(drafting, w) for w in workloads)
+    prompts = sum(p.workload in workloads for p in calibrated.profile.prompts)
+    cost = _cost_log_sd(calibrated, chosen, rival, workloads)
+    more = rounds_to_separate(ratio, seen, cost)
+    if more <= MOST_ROUNDS:
+        return f"{_fresh_rounds(more, seen, prompts)} would"
+    unmeasured = [str(s.draft_tokens) for s in (chosen, rival) if not calibrated.in_profile(s)]
+    factor, accepted = repeats_to_separate(ratio, cost), replace(ratio, log_sd=max(ratio.log_sd**2 - cost**2, 0) ** 0.5)
+    if unmeasured:
+        first, more = f"rounds timed at {' and '.join(unmeasured)} draft tokens", rounds_to_separate(accepted, seen)
+    elif factor <= MOST_REPEATS_FACTOR:
+        first = f"{_rounded(factor)} times as many repeats of round times"
+        halved = replace(accepted, log_sd=accepted.log_sd * 2**0.5)
+        more = rounds_to_separate(halved, seen)
+    if more > MOST_ROUNDS:
+        return "no practical number of rounds would"
+    then = f" and then {_fresh_rounds(more, seen, prompts)}" if more else ""
+    return f"{first}{then} would: round times are known to {100 * cost:.1f} % so far, more than rounds alone can mend"
+
+
+def _fresh_rounds(rounds: float, seen: float, prompts: int) -> str:
+    """Rounds that fresh prompts have to give, in these and in prompts like those seen."""
+    fresh = max(1, round(rounds / max(seen, 1) * prompts))
+    return f"about {_rounded(rounds)} more rounds (a draft and its verification; {_rounded(fresh)} more prompts)"
+
+
+def _cost_log_sd(calibrated: Calibrated, chosen: Setting, rival: Setting, workloads: tuple[str, ...]) -> float:
+    """The part of the noise of their ratio that is not the prompts': what is left where these are not resampled."""
+    alone = calibrate(
+        calibrated.profile,
+        seed=calibrated.seed,
+        replicates=calibrated.replicates,
+        level=calibrated.level,
+        resample_prompts=False,
+    )
+    speeds = [_harmonic([alone.speeds(setting, w) for w in workloads]) for setting in (chosen, rival)]
+    return ratio_interval(speeds[0], speeds[1], calibrated.level).log_sd
+
+
+def _rounded(value: float) -> str:
+    return f"{float(f'{value:.1g}'):.0f}"
 
 
 def _bandwidth_ceiling(calibrated: Calibrated, setting: Setting) -> BandwidthCeiling | None:

@@ -70,6 +70,9 @@ class Acceptance(Record, kw_only=True):
     workload: str
     survival: tuple[float, ...]
     """S_1, S_2, ...: P(first j drafted tokens are all accepted), over rounds in which something was drafted."""
+    survival_low: tuple[float, ...] = ()
+    survival_high: tuple[float, ...] = ()
+    """Bounds at the document's level, for other prompts of the workload too where prompts are resampled."""
     offer_rate: float
     prompts: int
     positions: int
@@ -315,6 +318,8 @@ class ComparedNumber(Record, kw_only=True):
     group: str
     name: str
     unit: str
+    whole: bool
+    """Of the whole machine, or of a group of numbers; else a single number."""
     a: float
     b: float
     ratio: Interval
@@ -327,6 +332,9 @@ class ComparedNumber(Record, kw_only=True):
     """Chance, at most, of any false difference in the family: the families of a comparison add up to 1 - level."""
     detectable: float
     """Difference (fraction) that would have been found in four of five such comparisons."""
+    error_a: float | None = None
+    error_b: float | None = None
+    """Forecast / measured - 1 of a row of a validation."""
 
 
 class Comparison(Record, kw_only=True):

@@ -13,12 +13,11 @@ from ..model.survival import survival_from_rounds
 from ..profiler.records import MatchTrace, Profile, Prompt, PromptRun, Setting
 from . import reported
 from .evidence import Drift, Pair, RoundCounts, matches_of, plain_replies, prompt_lengths, round_counts
-from .intervals import MEDIAN_FACTOR
-from .rounds import NotCalibrated
+from .intervals import MEDIAN_FACTOR, Noise, pooled_noise
+from .rounds import NotCalibrated, StepTables
 
 SHRINK_ROUNDS = 4.0
 """Rounds' weight of the workload's hazard in a single reply's."""
-LEAST_SESSION_LOG_SD = 0.01
 VALIDATION_REPEATS = 5
 
 
@@ -34,6 +33,8 @@ class WorkloadReplies:
     """Another target whose acceptance serves as prior."""
     log_sd: float = 0.0
     """Doubt of the acceptance that no resampling of replies shows."""
+    survival: tuple[float, ...] = ()
+    """S_1.. where others reported it; the rounds of replies have it elsewhere."""
 
 
 def workload_prompts(profile: Profile, workload: str) -> tuple[Prompt, ...]:
@@ -66,11 +67,29 @@ def workload_replies(profile: Profile, setting: Setting, workload: str) -> Workl
 
 def known_survival(found: WorkloadReplies, depth: int) -> np.ndarray:
     """S_1..S_depth over all rounds of `found` that drafted something."""
+    if found.survival:
+        return np.array(found.survival[:depth])
     laws = [reply.law for reply in found.replies]
     drafted, accepted, weight = (
         np.concatenate([getattr(law, n) for law in laws]) for n in ("drafted", "accepted", "weight")
     )
     return survival_from_rounds(drafted, accepted, weight, depth)
+
+
+def drawn_survival(found: WorkloadReplies, weights: np.ndarray, depth: int) -> np.ndarray:
+    """The same (R, depth) with replies counted `weights` (R, P) times; 0 from the first position that no round reached."""
+    if found.survival:
+        return np.tile(found.survival[:depth], (weights.shape[0], 1))
+    tables = [_law_hazard_counts(reply.law, depth) for reply in found.replies]
+    tried, passed = (weights @ np.stack(counts) for counts in zip(*tables))
+    return np.cumprod(np.divide(passed, tried, out=np.zeros_like(passed), where=tried > 0), axis=1)
+
+
+def _law_hazard_counts(law: RoundLaw, depth: int) -> tuple[np.ndarray, np.ndarray]:
+    """Expected rounds (depth,) that reached each position 1..depth, and those that accepted it."""
+    position = np.arange(1, depth + 1)[:, None]
+    reached = (law.drafted >= position) & (law.accepted >= position - 1)
+    return reached @ law.weight, (reached & (law.accepted >= position)) @ law.weight
 
 
 def _borrowed(found: WorkloadReplies, target: str) -> WorkloadReplies:
@@ -84,7 +103,8 @@ def _from_reported(profile: Profile, pair: Pair, workload: str, setting: Setting
         return None
     tokens, log_sd = reported.tokens_at(ladders, setting.draft_tokens, setting.context)
     reply = Reply(setting.context, reported.full_drafts(setting.draft_tokens, tokens))
-    return WorkloadReplies((reply,), (0,), "reported", log_sd=log_sd)
+    survival = reported.survival_at(ladders, setting.draft_tokens, setting.context)
+    return WorkloadReplies((reply,), (0,), "reported", log_sd=log_sd, survival=tuple(float(s) for s in survival))
 
 
 def _plain(profile: Profile, prompts: tuple[Prompt, ...], context: int) -> WorkloadReplies:
@@ -183,7 +203,27 @@ def run_over_step(profile: Profile, target: str, workload: str | None, table: St
     return np.array([measured / modelled for measured, modelled in sums.values() if modelled > 0])
 
 
-def session_log_sd(profile: Profile, drift: Drift) -> float:
+def run_noise(profile: Profile, tables: StepTables, drift: Drift) -> Noise:
+    """Noise of run_over_step between repeats, pooled over targets and workloads."""
+    known = {c.target: tables.of(c.target, "target") for c in profile.candidates}
+    return pooled_noise(
+        run_over_step(profile, target, workload, table, drift)
+        for target, table in known.items()
+        if table is not None
+        for workload in workloads(profile)
+    )
+
+
+def run_context(profile: Profile, target: str, workload: str | None) -> float:
+    """Mean cached tokens of the steps of plain runs."""
+    runs = [
+        (r.reply_tokens - 1, r.prompt_tokens) for r in plain_replies(profile, target, workload) if r.reply_tokens > 1
+    ]
+    steps, prompts = np.array(runs, float).T
+    return float(np.average(prompts + (steps - 1) / 2, weights=steps))
+
+
+def session_log_sd(profile: Profile, drift: Drift, least: float) -> float:
     """Noise of a validation session: sd of a median over five repeats of a speed divided by its session's plain speed.
 
     From the repeats of plain runs; what all targets of a repeat have in common is drift and is taken out where it can be.
@@ -195,7 +235,7 @@ def session_log_sd(profile: Profile, drift: Drift) -> float:
     noise = [_spread([logs for (_, w), logs in arms.items() if w == workload]) for workload in workloads(profile)]
     known = [value for value in noise if value is not None]
     sd = float(np.median(known)) if known else 0.0
-    return max(sd * MEDIAN_FACTOR * (2 / VALIDATION_REPEATS) ** 0.5, LEAST_SESSION_LOG_SD)
+    return max(sd * MEDIAN_FACTOR * (2 / VALIDATION_REPEATS) ** 0.5, least)
 
 
 def _log_speeds(replies: tuple[PromptRun, ...]) -> dict[int, float]:

@@ -34,10 +34,14 @@ class Ladder:
         far as they do not contradict each other."""
         if draft_tokens in self.draft_tokens:
             return float(self.tokens[self.draft_tokens == draft_tokens][0])
+        return tokens_per_round(self.survival(draft_tokens))
+
+    def survival(self, depth: int) -> np.ndarray:
+        """S_1..S_depth. Raises ValueError where the figures are no ladder at all."""
         error = 0.005
         while True:
             try:
-                return tokens_per_round(survival_from_ladder(self.draft_tokens, self.tokens, draft_tokens, error))
+                return survival_from_ladder(self.draft_tokens, self.tokens, depth, error)
             except ValueError:
                 if error > LARGEST_ERROR:
                     raise
@@ -159,6 +163,11 @@ def tokens_at(found: tuple[Ladder, ...], draft_tokens: int, context: float) -> t
     value = float(np.interp(context, [ladder.context for ladder in found], tokens))
     nearest = min(found, key=lambda ladder: abs(ladder.context - context))
     return value, TOKENS_LOG_SD * nearest.gap(draft_tokens)
+
+
+def survival_at(found: tuple[Ladder, ...], depth: int, context: float) -> np.ndarray:
+    """S_1..S_depth of the ladder at the nearest context."""
+    return min(found, key=lambda ladder: abs(ladder.context - context)).survival(depth)
 
 
 def full_drafts(draft_tokens: int, tokens: float) -> RoundLaw:

@@ -11,16 +11,18 @@ from ..model.cost import Overhead, RoundCost, RoundOfParts, Rounds, WholeRounds
 from ..model.curve import Curve
 from ..model.steps import StepTable, find_switches
 from .evidence import Pair, RoundObservation, Shape, StepObservation
-from .intervals import generator, log_noise, pooled_log_sd, replicated_median
+from .intervals import Noise, generator, log_noise, pooled_noise, replicated_median
+from .priors import ENGINES, Priors
 
 FITTED_LENGTHS = 3
 """Overhead is fitted on rounds at no more than this many draft lengths."""
-MODEL_LOG_SD = 0.03
-"""How far a round may lie from its recipe at lengths that were not measured (prior)."""
-UNSEEN_SEGMENT_LOG_SD = 0.05
-"""The same in a kernel segment without any measured round."""
 BORROWED_LOG_SD = 0.08
-"""The same where the pair has no rounds at all and the overhead is another pair's."""
+"""How far a round may lie from its recipe where the pair has no rounds at all and the overhead is another pair's (prior)."""
+LEAST_LOG_SD = 0.003
+"""What a median of round times is off by at least."""
+
+
+PLAIN_REMEDY = "profile its plain decoding, or import its baseline"
 
 
 class NotCalibrated(ValueError):
@@ -77,15 +79,22 @@ class ShapeSeconds:
 
 
 def replicate_shapes(observations: Iterable[StepObservation], seed: int, replicates: int) -> tuple[ShapeSeconds, ...]:
-    """Medians of step samples by shape, with draws. A batch of 1 is not a decode step."""
+    """Medians of step samples by shape, with draws; noise is that of passes of a model and kind. A batch of 1 is no step."""
     passes = [
         o
         for o in observations
         if o.shape.kind == "decode" or (o.shape.kind in ("batch", "verify") and o.shape.width > 1)
     ]
-    noise = pooled_log_sd(o.seconds for o in passes)
+    kinds: dict[tuple[str, str, str], list[np.ndarray]] = defaultdict(list)
+    for one in passes:
+        kinds[one.shape.kind_of_pass].append(one.seconds)
+    noise = {kind: pooled_noise(groups) for kind, groups in kinds.items()}
     return tuple(
-        ShapeSeconds(o.shape, replicated_median(o.seconds, generator(seed, o.shape), replicates, noise), o.seconds.size)
+        ShapeSeconds(
+            o.shape,
+            replicated_median(o.seconds, generator(seed, o.shape), replicates, noise[o.shape.kind_of_pass]),
+            o.seconds.size,
+        )
         for o in passes
     )
 
@@ -220,6 +229,7 @@ def fit_pair(
     seed: int,
     replicates: int,
     lender: PairRounds | None = None,
+    priors: Priors = ENGINES,
 ) -> PairRounds:
     """Cost of `pair` for 1..`longest` drafted tokens. `lender`: a pair whose overhead serves where this one has none.
 
@@ -227,19 +237,19 @@ def fit_pair(
     """
     target = tables.verifying(pair.target)
     if target is None:
-        raise NotCalibrated(f"{pair.target}: no step times and no plain runs: profile its plain decoding")
+        raise NotCalibrated(f"{pair.target}: no step times and no plain runs: {PLAIN_REMEDY}")
     draft = tables.of(pair.draft, "draft") if pair.drafter == "model" else None
     recipe = cost.RECIPES.get(pair.drafter, cost.COMPOSITE)
     measured = _replicate(pair, observations, seed, replicates)
     if recipe != cost.COMPOSITE and _has_batches(target) and (pair.drafter != "model" or _has_batches(draft)):
         if observations:
-            return _of_parts(pair, recipe, target, draft, observations, measured, longest, seed)
+            return _of_parts(pair, recipe, target, draft, observations, measured, longest, seed, priors)
         return _borrowed(pair, recipe, target, draft, lender, longest, seed, replicates)
     if not observations:
         raise NotCalibrated(
             f"{pair.target} x {pair.draft or pair.drafter}: neither step nor round times: profile rounds"
         )
-    return _whole(pair, target, observations, measured, longest, seed)
+    return _whole(pair, target, observations, measured, longest, seed, priors)
 
 
 def _has_batches(table: StepTable | None) -> bool:
@@ -247,18 +257,19 @@ def _has_batches(table: StepTable | None) -> bool:
 
 
 def _replicate(pair: Pair, observations: tuple[RoundObservation, ...], seed: int, replicates: int) -> _Measured:
-    noise = pooled_log_sd(o.seconds for o in observations)
+    noise = pooled_noise(o.seconds for o in observations)
     seconds = [
         replicated_median(
             o.seconds,
             generator(seed, "round", pair, o.drafted, o.context),
             replicates,
-            noise if o.log_sd is None else o.log_sd,
+            noise if o.log_sd is None else Noise(o.log_sd),
         )
+        * log_noise(generator(seed, "drift", pair, o.drafted, o.context), replicates, o.drift_log_sd)
         for o in observations
     ]
     stacked = np.stack(seconds, axis=-1) if seconds else np.zeros((1 + replicates, 0))
-    log_sd = np.maximum(np.log(stacked).std(axis=0), 0.003) if seconds else np.zeros(0)
+    log_sd = np.maximum(np.log(stacked).std(axis=0), LEAST_LOG_SD) if seconds else np.zeros(0)
     lengths, contexts = [o.drafted for o in observations], [o.context for o in observations]
     return _Measured(np.array(lengths, int), np.array(contexts, float), stacked, log_sd)
 
@@ -272,16 +283,18 @@ def _of_parts(
     measured: _Measured,
     longest: int,
     seed: int,
+    priors: Priors,
 ) -> PairRounds:
     """Recipe + overhead fitted at three lengths at most + the rest at measured lengths, interpolated in a segment."""
     bare = RoundOfParts(recipe, target, draft)
     passes = bare.terms(Rounds.of(measured.lengths, measured.contexts)).total()
     fitted = _fitted_lengths(measured.lengths)
-    overhead = _fit_overhead(measured, passes, np.isin(measured.lengths, fitted))
+    doubt = np.maximum(((measured.seconds - passes) / measured.seconds[0]).std(axis=0), measured.log_sd)
+    overhead = _fit_overhead(measured, passes, doubt, np.isin(measured.lengths, fitted))
     rest = np.log(measured.seconds / np.maximum(passes + overhead.at(measured.lengths), 0.1 * measured.seconds))
-    spread = max(float(np.sqrt(np.mean(rest[0] ** 2))), MODEL_LOG_SD)
-    rest = rest * spread**2 / (spread**2 + measured.log_sd**2)
-    correction = _correction(pair, target, measured.lengths, rest, spread, longest, seed)
+    unexplained = max(float(np.sqrt(np.mean(rest[0] ** 2))), priors.model_log_sd)
+    rest = rest * (1 - measured.log_sd**2 / (unexplained**2 + doubt**2))
+    correction = _correction(pair, target, measured.lengths, rest, unexplained, longest, seed, priors)
     round_cost = RoundOfParts(recipe, target, draft, overhead, correction)
     return PairRounds(pair, round_cost, observations, measured.seconds, overhead, fitted)
 
@@ -295,11 +308,19 @@ def _fitted_lengths(lengths: np.ndarray) -> tuple[int, ...]:
     return int(lengths[0]), int(middle), int(lengths[-1])
 
 
-def _fit_overhead(measured: _Measured, passes: np.ndarray, used: np.ndarray) -> Overhead:
-    """Least squares, weighted by the noise of each length, in every replicate; the constant alone below three lengths."""
+def lengths_to_identify(pair: PairRounds) -> tuple[int, ...]:
+    """Draft lengths whose rounds would tell overhead per drafted token; none where it is fitted."""
+    longest = pair.cost.correction.shape[-1] if pair.cost.correction is not None else 0
+    missing = [n for n in (longest, 1, (1 + longest) // 2) if n > 0 and n not in pair.fitted_lengths]
+    return tuple(sorted(dict.fromkeys(missing[: max(FITTED_LENGTHS - len(pair.fitted_lengths), 0)])))
+
+
+def _fit_overhead(measured: _Measured, passes: np.ndarray, doubt: np.ndarray, used: np.ndarray) -> Overhead:
+    """Least squares in every replicate, weighted by the `doubt` (L,) of what the passes leave of each length (a fraction of
+    the round); the constant alone below three lengths."""
     lengths = measured.lengths[used]
     design = np.stack([np.ones(lengths.size), lengths], axis=1)[:, : 2 if lengths.size >= FITTED_LENGTHS else 1]
-    weight = 1 / (measured.seconds[0, used] * measured.log_sd[used])
+    weight = 1 / (measured.seconds[0, used] * doubt[used])
     solved = ((measured.seconds - passes)[:, used] * weight) @ np.linalg.pinv(design * weight[:, None]).T
     return Overhead(solved[:, 0], solved[:, 1] if solved.shape[1] > 1 else np.zeros(solved.shape[0]))
 
@@ -312,6 +333,7 @@ def _correction(
     spread: float | np.ndarray,
     longest: int,
     seed: int,
+    priors: Priors,
 ) -> np.ndarray:
     """Factors (R, G) for 1..G: exp of the log `rest` (R, L), interpolated within a kernel segment, with its doubt.
 
@@ -321,7 +343,7 @@ def _correction(
     for drafted in range(1, max(longest, int(lengths.max())) + 1):
         same = [i for i, n in enumerate(lengths) if target.segment(n + 1) == target.segment(drafted + 1)]
         exact = drafted in lengths[same]
-        doubt = 0.0 if exact else float(spreads[drafted - 1]) if same else UNSEEN_SEGMENT_LOG_SD
+        doubt = 0.0 if exact else float(spreads[drafted - 1]) if same else priors.unseen_segment_log_sd
         noise = log_noise(generator(seed, "length", pair, drafted), rest.shape[0] - 1, doubt)
         columns.append(np.exp(_interpolated(lengths[same], rest[:, same], drafted)) * noise)
     return np.stack(columns, axis=-1)
@@ -367,6 +389,7 @@ def _whole(
     measured: _Measured,
     longest: int,
     seed: int,
+    priors: Priors,
 ) -> PairRounds:
     """Rounds measured whole, over the plain step of the target behind the same context."""
     plain = target.lookup(np.ones_like(measured.lengths), measured.contexts).seconds
@@ -374,9 +397,9 @@ def _whole(
     switches = tuple(s - 1 for s in target.switches)
     longest = max(longest, int(lengths.max()))
     band = Curve(lengths, ratio[0], switches, origin=np.ones(contexts.size)).at(np.arange(1, longest + 1))
-    doubt = np.hypot(MODEL_LOG_SD, np.log(band.high / np.maximum(band.low, 0.1 * band.value)).max(axis=0) / 4)
+    doubt = np.hypot(priors.model_log_sd, np.log(band.high / np.maximum(band.low, 0.1 * band.value)).max(axis=0) / 4)
     nothing = np.zeros((measured.seconds.shape[0], lengths.size))
-    correction = _correction(pair, target, lengths, nothing, doubt, longest, seed)
+    correction = _correction(pair, target, lengths, nothing, doubt, longest, seed, priors)
     round_cost = WholeRounds(target, lengths, contexts, ratio, correction)
     zero = np.zeros(measured.seconds.shape[0])
     return PairRounds(pair, round_cost, observations, measured.seconds, Overhead(zero, zero), ())

@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+import numpy as np
+from msgspec.structs import replace
+
 from ..profiler.records import Profile, PromptRun, RoundSample, Run, Setting
 from .arms import (
     LEAST_REPEATS,
@@ -26,6 +29,7 @@ from .arms import (
     settings_to_run,
     workloads_of,
 )
+from .missing import Clue, missing_term
 from .records import DrafterErrors, Recommendation, RoundCheck, SettingForecast, Validation, ValidationRow
 
 if TYPE_CHECKING:
@@ -86,6 +90,7 @@ def validation(
     errors = _errors(unrun)
     regret = _regret(arms, choices)
     checks = round_checks(calibrated, rounds, session.reference_sentinel_seconds)
+    missing = missing_term([*_row_clues(calibrated, arms, rows), *_check_clues(calibrated, arms, checks)])
     near = [row for row, arm in zip(rows, arms) if arm.normalised >= (1 - NEAR_BEST) * _best(arms, arm.workload)]
     return Validation(
         created=session.created,
@@ -105,6 +110,9 @@ def validation(
         drift={workload: _drift(arms, workload) for workload in workloads_of(runs)},
         rounds=checks,
         unexplained_median=median(abs(check.unexplained) for check in checks) if checks else None,
+        likeliest_missing_term=missing.name,
+        missing_term_share=missing.share,
+        missing_term_text=missing.text,
         profile_seconds=profile.profile_seconds,
         sweep_seconds=sweep_seconds(profile, runs, session.start_seconds),
         sweep_measured=False,
@@ -322,6 +330,72 @@ def _reply_warnings(runs: Sequence[Run]) -> list[str]:
         return []
     share = f"{differing} of {len(compared)} speculative replies"
     return [f"{share} differ in text from the plain reply: batched kernels round differently"]
+
+
+ROUND_CHECK_LOG_SD = 0.03
+"""How far a median of fresh rounds may lie from its model without a cause (a stated prior)."""
+NORMAL_95 = 1.96
+
+
+def _row_clues(calibrated: "Calibrated", arms: Sequence[_Arm], rows: Sequence[ValidationRow]) -> list[Clue]:
+    """What each row has to say about a missing term; its seconds are those of the forecast."""
+    return [_row_clue(calibrated, arm, row) for arm, row in zip(arms, rows) if row.tokens_per_round_measured]
+
+
+def _row_clue(calibrated: "Calibrated", arm: _Arm, row: ValidationRow) -> Clue:
+    replies = [reply for once in arm.replies for reply in once]
+    context = fmean(reply.prompt_tokens + reply.reply_tokens / 2 for reply in replies)
+    is_baseline = arm.speeds == arm.plain and arm.setting.drafter == "none"
+    tokens = arm.forecast.tokens_per_round / (row.tokens_per_round_measured or 1.0)
+    plain = 1 / arm.forecast.baseline_tokens_per_second
+    return Clue(
+        drafter=arm.setting.drafter,
+        log_error=float(np.log1p(row.error)),
+        log_sd=float(np.log(row.high / row.low)) / (2 * NORMAL_95),
+        round_seconds=arm.forecast.round_seconds,
+        plain_seconds=plain,
+        verification_seconds=_verification_seconds(calibrated, arm.setting, context, plain),
+        drafted=arm.forecast.drafted_per_round,
+        width=arm.setting.draft_tokens + 1,
+        context=context,
+        log_tokens=float(np.log(tokens)),
+        is_baseline=is_baseline,
+    )
+
+
+def _check_clues(calibrated: "Calibrated", arms: Sequence[_Arm], checks: Sequence[RoundCheck]) -> list[Clue]:
+    """Fresh rounds, brought to the profile's speed by their sentinel as rows are by their baseline."""
+    plain = 1 / arms[0].forecast.baseline_tokens_per_second
+    settings = {_pair_key(arm.setting): arm.setting for arm in arms}
+    return [
+        Clue(
+            drafter=check.drafter,
+            log_error=float(np.log1p(check.unexplained)),
+            log_sd=ROUND_CHECK_LOG_SD,
+            round_seconds=check.modelled_seconds,
+            plain_seconds=plain,
+            verification_seconds=_verification_seconds(
+                calibrated, replace(settings[key], draft_tokens=check.draft_tokens), check.context, plain
+            ),
+            drafted=float(check.draft_tokens),
+            width=check.draft_tokens + 1,
+            context=float(check.context),
+        )
+        for check in checks
+        if (key := (check.target, check.drafter, check.draft)) in settings
+    ]
+
+
+def _pair_key(setting: Setting) -> tuple[str, str, str]:
+    return setting.target, setting.drafter, setting.draft
+
+
+def _verification_seconds(calibrated: "Calibrated", setting: Setting, context: float, plain: float) -> float:
+    """The verification term of a full round; the plain step where the round is not known by its terms."""
+    if setting.draft_tokens == 0:
+        return plain
+    terms = calibrated.modelled_round(setting, setting.draft_tokens, context).terms
+    return next((term.seconds for term in terms if term.name == "verification"), plain)
 
 
 def _full_rounds(sample: RoundSample, reference: float | None) -> list[tuple[float, int]]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 WORTHWHILE = 0.02
-"""A gain below this is not worth a choice: the simpler of two such arms is named."""
+"""A gain below this is not worth a change of setting."""
+INDIFFERENT = 0.0075
+"""Of arms that cannot be told apart and are forecast this close the simplest is named: hardly anything is given away."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def probability_best(speeds: np.ndarray) -> np.ndarray:
 def decide(speeds: np.ndarray, draft_tokens: np.ndarray, level: float = 0.95) -> Decision:
     """The arm to choose and the verdict. `draft_tokens` (A,): 0 marks plain arms, of which one at least must exist.
 
-    Among arms that cannot be told from the fastest and are within 2 % of it, the one with fewest draft tokens is chosen.
+    Among arms that cannot be told from the fastest and are within 0.75 % of it, the one with fewest draft tokens is chosen.
     Verdict: do-not-speculate where plain is chosen and no drafting arm can be worthwhile (above +2 %); speculate where a
     drafting arm is chosen and beats the best plain arm with its interval, unless the runner-up is forecast within 2 % of
     it and cannot be told from it; tie otherwise.
@@ -76,11 +78,11 @@ def decide(speeds: np.ndarray, draft_tokens: np.ndarray, level: float = 0.95) ->
 
 
 def _simplest(speeds: np.ndarray, draft_tokens: np.ndarray, top: int, level: float) -> int:
-    """The arm with fewest draft tokens among those within noise and 2 % of the fastest (the fastest of equals)."""
+    """The arm with fewest draft tokens among those within noise and 0.75 % of the fastest (the fastest of equals)."""
     near = [
         arm
         for arm in range(len(speeds))
-        if speeds[arm, 0] >= speeds[top, 0] * (1 - WORTHWHILE)
+        if speeds[arm, 0] >= speeds[top, 0] * (1 - INDIFFERENT)
         and ratio_interval(speeds[arm], speeds[top], level).high >= 1
     ]
     return min(near, key=lambda arm: (draft_tokens[arm], -speeds[arm, 0]))
@@ -92,7 +94,26 @@ def _rival(point: np.ndarray, draft_tokens: np.ndarray, chosen: int, top: int) -
     return top if top in others else max(others, key=lambda a: point[a], default=chosen)
 
 
-def rounds_to_separate(ratio: RatioInterval, rounds: float, z: float = 1.96) -> float:
-    """About how many more rounds would tell two arms apart, given `rounds` so far: noise falls with their root."""
-    gap = max(abs(np.log(ratio.value)), 1e-4)
-    return float(max((z * ratio.log_sd / gap) ** 2 - 1, 0.0) * rounds)
+def rounds_to_separate(ratio: RatioInterval, rounds: float, cost_log_sd: float = 0.0, z: float = 1.96) -> float:
+    """About how many more rounds would tell two arms apart, given `rounds` so far; infinite where no number would.
+
+    Rounds are told by fresh prompts: only the noise of acceptance falls with their root. `cost_log_sd`, the part of
+    ratio.log_sd that is in the round times, stays. After N more rounds the interval reaches just to 1 where the ratio is
+    as it is forecast, so that one in two such intervals leaves 1 out (power 1/2):
+    (z^2 acceptance variance x rounds / (rounds + N)) + z^2 cost variance = log(ratio)^2 (derived).
+    """
+    cost = min(cost_log_sd, ratio.log_sd) ** 2
+    allowed = (_gap(ratio) / z) ** 2 - cost
+    if ratio.log_sd**2 <= allowed + cost:
+        return 0.0
+    return float(((ratio.log_sd**2 - cost) / allowed - 1) * rounds) if allowed > 0 else float("inf")
+
+
+def repeats_to_separate(ratio: RatioInterval, cost_log_sd: float, z: float = 1.96) -> float:
+    """How many times as often the round times of two arms have to be taken, for their noise to use up half of what
+    telling them apart allows; rounds of fresh prompts then have to see to the other half."""
+    return float(max(cost_log_sd**2 / ((_gap(ratio) / z) ** 2 / 2), 1.0))
+
+
+def _gap(ratio: RatioInterval) -> float:
+    return max(abs(float(np.log(ratio.value))), 1e-4)

@@ -13,6 +13,7 @@ from .verdict import (
     bandwidth_text,
     check_text,
     headline,
+    missing_text,
     mix_text,
     regret_text,
     workload_verdicts,
@@ -31,22 +32,29 @@ def print_verdict(
     """Print what to set, how fast it is, how sure that is and why; foreign names are never read as markup."""
     verdicts = workload_verdicts(recommendation, validation, profile)
     first = headline(verdicts, recommendation)
-    _line(console, first[:1].upper() + first[1:], style="bold")
+    print_line(console, first[:1].upper() + first[1:], style="bold")
     if verdicts:
         console.print(_speed_table(verdicts, recommendation.level))
     for verdict in verdicts:
         _print_reasons(console, verdict)
     mix = mix_text(recommendation, profile)
-    for text in (mix, bandwidth_text(recommendation), check_text(validation), regret_text(validation)):
+    for text in (
+        mix,
+        bandwidth_text(recommendation),
+        check_text(validation),
+        missing_text(validation),
+        regret_text(validation),
+    ):
         if text:
-            _line(console, text)
+            print_line(console, text)
     if recommendation.unsettled:
-        _line(console, "Not settled:", style="bold")
+        print_line(console, "Not settled:", style="bold")
         for text in recommendation.unsettled:
-            _bullet(console, text)
+            print_bullet(console, text)
     scope = ", for all workloads in equal shares" if len(verdicts) > 1 else ""
-    _line(console, f"Command{scope}:", style="bold")
-    console.print(recommendation.command, markup=False, highlight=False, soft_wrap=True)
+    if recommendation.command:
+        print_line(console, f"Command{scope}:", style="bold")
+        console.print(recommendation.command, markup=False, highlight=False, soft_wrap=True)
 
 
 class Progress:
@@ -117,7 +125,7 @@ def _speed_table(verdicts: tuple[WorkloadVerdict, ...], level: float) -> "Table"
     for column in ("forecast\ntokens/s", "measured\ntokens/s", "plain\ntokens/s"):
         table.add_column(column, justify="right", overflow="fold")
     for verdict in verdicts:
-        table.add_row(*(_cell(text) for text in _speed_cells(verdict)))
+        table.add_row(*(text_cell(text) for text in _speed_cells(verdict)))
     return table
 
 
@@ -139,26 +147,29 @@ def _stacked(interval: Interval) -> str:
 
 
 def _print_reasons(console: "Console", verdict: WorkloadVerdict) -> None:
-    _line(console, f"{plain(verdict.workload)}: {verdict.words.lower()}", style="bold")
+    print_line(console, f"{plain(verdict.workload)}: {verdict.words.lower()}", style="bold")
     if verdict.speed_up_text:
-        _bullet(console, f"measured {verdict.speed_up_text}")
+        print_bullet(console, f"measured {verdict.speed_up_text}")
     for reason in verdict.reasons:
-        _bullet(console, reason)
+        print_bullet(console, reason)
 
 
-def _cell(text: str):
+def text_cell(text: str):
+    """`text` as it is, never as markup."""
     from rich.text import Text
 
     return Text(text)
 
 
-def _line(console: "Console", text: str, style: str = "") -> None:
+def print_line(console: "Console", text: str, style: str = "") -> None:
+    """A paragraph."""
     from rich.text import Text
 
     console.print(Text(plain(text, _REASON_LIMIT), style=style))
 
 
-def _bullet(console: "Console", text: str) -> None:
+def print_bullet(console: "Console", text: str) -> None:
+    """An item of a list."""
     from rich.table import Table
     from rich.text import Text
 

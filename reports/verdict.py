@@ -134,6 +134,13 @@ def regret_text(validation: Validation | None) -> str:
     return f"The choice gave away {percent(validation.regret)} to the best setting that was run ({told})."
 
 
+def missing_text(validation: Validation | None) -> str:
+    """The term that the errors point to; empty where they are within what the intervals allow."""
+    if validation is None or validation.likeliest_missing_term in ("", "none"):
+        return ""
+    return f"Likeliest missing term: {validation.missing_term_text}."
+
+
 def _joined(advice: WorkloadAdvice, rows: tuple[ValidationRow, ...], profile: Profile, ceiling: str) -> WorkloadVerdict:
     setting = chosen_setting(profile, advice.chosen)
     here = [row for row in rows if row.workload == advice.workload and row.config.target == setting.target]

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ...profiler.records import Key, ReportedAcceptance, ReportedRow, StepSample
+from ...profiler.records import Key, ModelFile, ReportedAcceptance, ReportedRow, Sampling, StepSample
 
 
 @dataclass(frozen=True)
@@ -36,3 +36,14 @@ class Imported:
     steps: tuple[StepSample, ...] = ()
     learned: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """Parts of the file that were not taken, each with its reason."""
+    models: tuple[ModelFile, ...] = ()
+    """What the file tells of weights; labels are the names of its steps and rows."""
+    sampling: Sampling | None = None
+    digest: str = ""
+    """Hash of the content: a file that is given twice would count twice."""
+    counted_contexts: bool = False
+    """Contexts of the rows are means over replies, not settings: a few tokens between two files mean nothing."""
+    kv_types: tuple[str, str] = ("f16", "f16")
+    """Of keys and values, while its steps were taken."""

@@ -261,3 +261,13 @@ def test_the_share_of_the_bandwidth_that_a_quantization_reaches_is_in_the_calibr
     expected = target.size_bytes / step / calibrated.bandwidth.bytes_per_second[0]
     assert found.quant == target.quant and found.share.value == pytest.approx(expected, rel=1e-6)
     assert found.share.low <= found.share.value <= found.share.high
+
+
+def test_an_overhead_per_token_that_one_length_cannot_tell_is_marked_with_what_would():
+    profile = synthetic.profile(quiet())
+    at_four = tuple(s for m in profile.measurements for s in m.rounds if s.setting.draft_tokens == 4)
+    record = fit.calibrate(extended(synthetic.without(profile, "rounds"), rounds=at_four)).record("sha", "now", "0")
+    (note,) = [note for note in record.notes if "cannot be told" in note and "x d:" in note]
+    assert "rounds at 4 draft tokens" in note and note.endswith("measure rounds at 1, 8")
+    whole = fit.calibrate(profile).record("sha", "now", "0").notes
+    assert not any("cannot be told" in note and "x d:" in note for note in whole)

@@ -212,6 +212,7 @@ def test_imported_evidence_is_recommended_from():
     )
     assert found.verdict == "speculate" and found.chosen.draft_tokens == 2
     assert found.baseline_tokens_per_second == pytest.approx(41.57)
+    assert any("accepted with probability 0.78" in reason for reason in found.reasons), "S_1 = 1.78 - 1"
 
 
 def test_contexts_can_be_asked_for_of_imported_evidence_only():

@@ -69,3 +69,14 @@ def test_more_rounds_are_needed_for_a_smaller_gap():
     far = decision.RatioInterval(1.03, 0.99, 1.07, 0.02)
     assert decision.rounds_to_separate(near, 300) > decision.rounds_to_separate(far, 300) > 0
     assert decision.rounds_to_separate(decision.RatioInterval(1.5, 1.4, 1.6, 0.02), 300) == 0
+
+
+def test_rounds_by_hand_and_none_where_round_times_alone_are_too_noisy():
+    """Interval of +- 1.96 x 2 % around + 2 %: 2.84 times the rounds bring the noise to 1 / 1.96 of the gap."""
+    ratio = decision.RatioInterval(float(np.exp(0.02)), 0.98, 1.06, 0.02)
+    assert decision.rounds_to_separate(ratio, 100) == pytest.approx(100 * (1.96**2 - 1))
+    cost = 0.006
+    allowed = (0.02 / 1.96) ** 2 - cost**2
+    assert decision.rounds_to_separate(ratio, 100, cost) == pytest.approx(100 * ((0.02**2 - cost**2) / allowed - 1))
+    assert decision.rounds_to_separate(ratio, 100, 0.011) == float("inf")
+    assert decision.repeats_to_separate(ratio, 0.011) == pytest.approx(2 * (0.011 * 1.96 / 0.02) ** 2)
