@@ -26,6 +26,7 @@ from .loop import (
     opened_job,
     recommended_to,
     reported_to,
+    runnable,
     stored_calibration,
     stored_profile,
     stored_recommendation,
@@ -170,7 +171,7 @@ def calibrate(*, seed: int = 1, common: Common = Common()) -> int:
         counts = f"{len(calibration.costs)} pass times, {len(calibration.acceptance)} acceptances"
         print(f"{common.path(CALIBRATION)}: {counts}")
         for note in calibration.notes:
-            print(f"  {note}")
+            print(f"  {one_line(note)}")
     return GOOD
 
 
@@ -198,7 +199,7 @@ def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), c
 
     check_out(common.out)
     check_repeats(check)
-    profile = stored_profile(common.path(PROFILE))
+    profile = runnable(stored_profile(common.path(PROFILE)))
     calibrated, calibration = stored_calibration(profile, common)
     recommendation = stored_recommendation(profile, calibration, common)
     with closing(reopen(profile, choice.options(()), common.path("logs")), common) as job:
@@ -271,13 +272,13 @@ def predict(
     calibrated = calibrated_beside(path, evidence, seed)
     if sizes != Sizes():
         calibrated = transferred(calibrated, sizes)
-    predictions = predictions_of(evidence, calibrated, lengths, contexts)
+    predictions = predictions_of(evidence, calibrated, lengths, contexts, told=warn)
     if common.json:
         print_json({"predictions": predictions})
     else:
         several = len({one.context for one in predictions}) > 1
         for one in predictions:
-            print(one.as_line(with_context=several))
+            print(one_line(one.as_line(with_context=several)))
     return GOOD
 
 

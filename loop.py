@@ -250,6 +250,15 @@ def stored_profile(path: Path) -> "Profile":
     return profile
 
 
+def runnable(profile: "Profile") -> "Profile":
+    """A profile whose settings can be run here. Raises InputError for imported evidence."""
+    from .calibrate.reported import speaks_of
+
+    if speaks_of(profile):
+        raise InputError("imported evidence names no files, so that nothing can be run; profile the models themselves")
+    return profile
+
+
 def stored_calibration(profile: "Profile", common: Common) -> "tuple[Calibrated, Calibration]":
     """calibration.json of this profile, and the model that it describes, fitted anew with its seed."""
     from .calibrate.fit import calibrate as fitted

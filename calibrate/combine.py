@@ -60,6 +60,7 @@ def profile_of(
     Raises InputError where two files contradict each other, naming the field, or a file is given twice.
     """
     _check_once((*parts, *acceptance_only))
+    _check_alike(parts)
     key, near = merged_key((part.source, _with_given(part.key, given)) for part in parts)
     moved = [_Part(acceptance_of(part), elsewhere=True) for part in acceptance_only]
     taken = _one_name_each([*(_Part(part, elsewhere=False) for part in parts), *moved])
@@ -78,6 +79,19 @@ def profile_of(
         warnings=(*chain.from_iterable(p.imported.warnings for p in taken), *near, *_elsewhere(taken)),
         complete=True,
     )
+
+
+def _check_alike(parts: Iterable[Imported]) -> None:
+    """Rows of several streams or KV types have plain speeds of their own: they would be taken for repeats."""
+    seen: dict[str, str] = {}
+    for part in parts:
+        for row in part.reported:
+            for name in ("streams", "kv_type_k", "kv_type_v"):
+                value = str(getattr(row.setting, name))
+                if seen.setdefault(name, value) != value:
+                    raise InputError(
+                        f"{part.source}: rows with {name} {seen[name]} and {value}: import each into an --out of its own"
+                    )
 
 
 def _check_once(parts: Iterable[Imported]) -> None:
@@ -261,9 +275,15 @@ def _candidates(parts: Sequence[_Part]) -> tuple[Candidate, ...]:
     for drafting in (_drafting(base, away) for away in moved for base in _homes(away, plain)):
         if _drafter_of(drafting) not in ran:
             lengths[_family(drafting)].add(drafting.draft_tokens)
-    families = [replace(family, draft_tokens=tuple(sorted(found))) for family, found in lengths.items()]
+    families = [replace(family, draft_tokens=_between(family, found)) for family, found in lengths.items()]
     covered = {family.setting(0) for family in families}
     return (*families, *(_family(setting) for setting in plain if setting not in covered))
+
+
+def _between(family: Candidate, lengths: set[int]) -> tuple[int, ...]:
+    """The lengths that rows bound, all of them: those between are forecast. With early stop those of the rows alone."""
+    every = range(min(lengths), max(lengths) + 1)
+    return tuple(sorted(lengths)) if family.p_min else tuple(every)
 
 
 def _drafter_of(setting: Setting) -> tuple[str, str, str, float]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..model.cost import NO_OVERHEAD, RECIPES, RoundCost, RoundOfParts, Rounds
+from ..model.cost import NO_OVERHEAD, RECIPES, RoundCost, RoundOfParts, Rounds, WholeRounds
 from ..model.forecast import (
     DOUBTFUL_SHARE,
     WorkloadForecast,
@@ -225,7 +225,7 @@ class Calibrated:
     def _computed(self, setting: Setting, workload: str) -> WorkloadForecast:
         found = self._replies(setting, workload)
         weights, powers = self._weights(workload, found.places), self._stretch(workload, found.places)
-        cost, factor = self._cost(setting), self.reply_factor(setting.target, workload)
+        cost, factor = self._cost(setting), self._round_factor(setting, workload, found)
         result = forecast_workload(cost, found.replies, np.ones_like(weights), factor)
         resampled = forecast_workload(cost, found.replies, weights, factor)
         speeds = stretched(resampled.tokens_per_second, result.tokens_per_second, powers)
@@ -252,6 +252,20 @@ class Calibrated:
         """Powers (1 + replicates,) for what resampling changes, shared by all settings of a workload."""
         return prompt_stretch(len(places), generator(self.seed, "stretch", workload), self.replicates)
 
+    def _round_factor(self, setting: Setting, workload: str, found: WorkloadReplies) -> np.ndarray:
+        """What a run's rounds take over timed ones (1 + replicates,). What makes timed plain steps read long or short, against
+        runs, belongs to the token that a step emits: a drafting round has it once, not in each of its passes."""
+        factor = self.reply_factor(setting.target, workload)
+        if setting.draft_tokens == 0 or isinstance(self._cost(setting), WholeRounds):
+            return factor
+        alone = forecast_workload(self._cost(setting), found.replies, np.ones((1, len(found.replies))), np.ones(1))
+        step = self._table(setting.target).lookup(1, alone.mean_context).seconds[0, 0]
+        return 1 + (factor - 1) * step / alone.round_seconds
+
+    def of_its_own_prompts(self) -> "Calibrated":
+        """The same model with bounds for the profile's own prompts, which a validation runs again."""
+        return replace(self, resample_prompts=False, _forecasts={})
+
     def reply_factor(self, target: str, workload: str) -> np.ndarray:
         """Plain runs over plain steps (1 + replicates,): of this workload, of this target, of any target, or 1."""
         if (target, workload) not in self._factors:
@@ -268,6 +282,9 @@ class Calibrated:
                 # The runs fix the product of step and factor: a step drawn long goes with a factor drawn short.
                 step = table.lookup(1, replies.run_context(self.profile, target, source)).seconds[..., 0]
                 return drawn * step[0] / step
+        told = reported.plain_over_all(self.profile, target, workload)
+        if told.size:
+            return np.full(1 + self.replicates, np.median(told))
         others = [self._any_ratio(c.target) for c in self.profile.candidates if c.target != target]
         known = [ratio for ratio in others if ratio is not None]
         return np.full(1 + self.replicates, np.median(known) if known else 1.0)
@@ -301,6 +318,8 @@ class Calibrated:
             return "prior"
         told = reported.is_row(self.profile, Pair.of(setting), setting.draft_tokens, setting.context, workload)
         if setting.draft_tokens == 0:
+            if found.doubtful_share > DOUBTFUL_SHARE:
+                return "prior"
             runs = evidence.plain_replies(self.profile, setting.target, workload)
             at_context = setting.context in reported.plain_seconds(self.profile, setting.target)
             return "measured" if runs or at_context else "calibrated"

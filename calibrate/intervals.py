@@ -27,7 +27,7 @@ TAIL_EXCESS = 2.0
 POOL_WEIGHT, OWN_WEIGHT = 8.0, 0.4
 """What the pooled spread counts for beside the own spread of a few readings, and what each of them counts for after the first."""
 LEAST_FREEDOM = 3
-"""Degrees of freedom given to the spread of a few prompts, which says next to nothing of others."""
+"""Degrees of freedom given to the spread of a few prompts, and to the prior beside the spread of a few readings."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,15 @@ class Noise:
         return float(
             one * MEDIAN_FACTOR / np.sqrt(values.size + 0.5) if values.size > 2 else one / np.sqrt(values.size)
         )
+
+    def moderated(self) -> "Noise":
+        """The noise itself, or where it rests on next to nothing its square moderated by the prior's, which then counts
+        LEAST_FREEDOM degrees of freedom (Smyth 2004, doi 10.2202/1544-6115.1027, equation 3, the prior stated, not fitted)."""
+        if self.freedom >= LEAST_FREEDOM:
+            return self
+        freedom = LEAST_FREEDOM + self.freedom
+        squares = LEAST_FREEDOM * PRIOR_LOG_SD**2 + self.freedom * self.log_sd**2
+        return Noise(float(np.sqrt(squares / freedom)), freedom)
 
     def draws(self, rng: np.random.Generator, replicates: int) -> np.ndarray:
         """Student's t (replicates,)."""

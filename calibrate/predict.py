@@ -1,5 +1,6 @@
 """What if: forecasts of settings from a profile alone, nothing is run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -44,12 +45,13 @@ def predictions_of(
     calibrated: Calibrated,
     lengths: tuple[int, ...] | None,
     contexts: tuple[int, ...] | None = None,
+    told: Callable[[str], None] = lambda reason: None,
 ) -> tuple[Prediction, ...]:
     """Forecasts of every candidate that was measured, at `lengths` (None: 0 and its own), on every workload.
 
     `contexts` replace those of candidates whose evidence others reported; a profile's own prompts have theirs. Raises
     InputError where contexts are asked for and cannot be, and where nothing can be forecast. What cannot be on some
-    workload is left out there.
+    workload is left out there, and `told` the reason.
     """
     if contexts is not None and not reported.speaks_of(profile):
         raise InputError("--context: the replies of this profile have contexts of their own; profile other prompts")
@@ -71,6 +73,8 @@ def predictions_of(
                 reasons.append(str(error))
     if not found:
         raise InputError(reasons[0] if reasons else "the profile has nothing to forecast: profile again")
+    for reason in dict.fromkeys(reasons):
+        told(reason)
     return tuple(found)
 
 

@@ -1,5 +1,6 @@
 """The recommendation: the fastest setting by forecast, how sure that is, and why, in numbers."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -17,9 +18,10 @@ from ..model.decision import (
 )
 from ..model.hardware import BandwidthCeiling
 from ..profiler.records import ModelFile, Profile, Setting
-from .fit import Calibrated, NotCalibrated, calibrate
+from .fit import Calibrated, NotCalibrated
 from .intervals import generator, log_noise, percentile_interval
 from .records import Chosen, Interval, Recommendation, SettingForecast, TargetRef, WorkloadAdvice
+from .reported import speaks_of
 
 RULE_ACCEPTANCE = 0.60
 RULE_ACCEPTED = 1.5
@@ -107,7 +109,13 @@ def _searched(calibrated: Calibrated) -> tuple[tuple[Setting, ...], dict[str, st
     wanted = [c.setting(0) for c in calibrated.profile.candidates]
     wanted += [c.setting(g) for c in calibrated.profile.candidates for g in c.draft_tokens if g > 0]
     found, dropped = [], {}
+    place = _place(calibrated.profile)
     for setting in dict.fromkeys(wanted):
+        if place is not None and (setting.context, setting.streams) != place:
+            dropped[f"{setting.context} tokens of context, {setting.streams} streams"] = (
+                f"only {place[0]} tokens of context and {place[1]} streams are compared: predict shows the others"
+            )
+            continue
         name = f"{setting.target} x {setting.draft or setting.drafter}"
         if setting.draft_tokens and name in calibrated.profile.dropped:
             continue
@@ -117,6 +125,17 @@ def _searched(calibrated: Calibrated) -> tuple[tuple[Setting, ...], dict[str, st
         else:
             found.append(setting)
     return tuple(found), dropped
+
+
+def _place(profile: Profile) -> tuple[int, int] | None:
+    """Context and streams at which imported settings are compared: where most lengths were reported, of these the longest
+    context. None for a profile whose own prompts say where."""
+    if not speaks_of(profile):
+        return None
+    lengths: dict[tuple[int, int], int] = defaultdict(int)
+    for candidate in profile.candidates:
+        lengths[candidate.context, candidate.streams] += sum(n > 0 for n in candidate.draft_tokens)
+    return max(lengths, key=lambda place: (lengths[place], place))
 
 
 def _why_not(calibrated: Calibrated, setting: Setting, workload: str) -> str:
@@ -358,13 +377,7 @@ def _fresh_rounds(rounds: float, seen: float, prompts: int) -> str:
 
 def _cost_log_sd(calibrated: Calibrated, chosen: Setting, rival: Setting, workloads: tuple[str, ...]) -> float:
     """The part of the noise of their ratio that is not the prompts': what is left where these are not resampled."""
-    alone = calibrate(
-        calibrated.profile,
-        seed=calibrated.seed,
-        replicates=calibrated.replicates,
-        level=calibrated.level,
-        resample_prompts=False,
-    )
+    alone = calibrated.of_its_own_prompts()
     speeds = [_harmonic([alone.speeds(setting, w) for w in workloads]) for setting in (chosen, rival)]
     return ratio_interval(speeds[0], speeds[1], calibrated.level).log_sd
 

@@ -16,6 +16,7 @@ from ..model.ladder import ROW_LOG_SD, TOKENS_LOG_SD
 from ..model.survival import survival_from_ladder, tokens_per_round
 from ..profiler.records import Profile, ReportedRow
 from .evidence import Pair, RoundObservation
+from .rounds import NotCalibrated
 
 LARGEST_ERROR = 0.3
 """Tokens a round by which figures of a ladder may contradict each other before they are no ladder."""
@@ -37,14 +38,15 @@ class Ladder:
         return tokens_per_round(self.survival(draft_tokens))
 
     def survival(self, depth: int) -> np.ndarray:
-        """S_1..S_depth. Raises ValueError where the figures are no ladder at all."""
+        """S_1..S_depth. Raises NotCalibrated where the figures are no ladder at all."""
         error = 0.005
         while True:
             try:
                 return survival_from_ladder(self.draft_tokens, self.tokens, depth, error)
             except ValueError:
                 if error > LARGEST_ERROR:
-                    raise
+                    figures = ", ".join(f"{t:g} at {n}" for n, t in zip(self.draft_tokens, self.tokens))
+                    raise NotCalibrated(f"tokens per round of {figures} draft tokens contradict each other") from None
                 error *= 2
 
     def gap(self, draft_tokens: int) -> float:
@@ -78,6 +80,17 @@ def plain_seconds(profile: Profile, target: str) -> dict[int, np.ndarray]:
         elif row.setting.draft_tokens == 0 and row.tokens_per_second:
             found[row.setting.context].append(1 / row.tokens_per_second)
     return {context: np.array(_once(seconds)) for context, seconds in sorted(found.items())}
+
+
+def plain_over_all(profile: Profile, target: str, workload: str) -> np.ndarray:
+    """Plain steps of a workload's rows over those of all workloads at the same context: (n,) one entry a session."""
+    reference = {c: float(np.median(s)) for c, s in plain_seconds(profile, target).items()}
+    own = [
+        1 / row.baseline_tokens_per_second / reference[row.setting.context]
+        for row in rows_of(profile)
+        if row.setting.target == target and row.workload == workload and row.baseline_tokens_per_second
+    ]
+    return np.array(_once(own))
 
 
 def _once(values: list[float]) -> list[float]:
@@ -123,12 +136,13 @@ def lengths_of(profile: Profile) -> frozenset[tuple[Pair, int]]:
 
 
 def is_row(profile: Profile, pair: Pair, draft_tokens: int, context: int, workload: str) -> bool:
-    """Whether exactly this was reported."""
-    wanted = (draft_tokens, context, workload)
-    return any(
-        (r.setting.draft_tokens, r.setting.context, r.workload) == wanted and r.tokens_per_second
+    """Whether exactly this was reported, and of no other workload: a round's cost is taken over all of them."""
+    cell = [
+        r
         for r in rows_of(profile, pair)
-    )
+        if (r.setting.draft_tokens, r.setting.context) == (draft_tokens, context) and r.tokens_per_second
+    ]
+    return bool(cell) and {r.workload for r in cell} == {workload}
 
 
 def ladders(profile: Profile, pair: Pair, workload: str) -> tuple[Ladder, ...]:

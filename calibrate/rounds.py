@@ -257,7 +257,7 @@ def _has_batches(table: StepTable | None) -> bool:
 
 
 def _replicate(pair: Pair, observations: tuple[RoundObservation, ...], seed: int, replicates: int) -> _Measured:
-    noise = pooled_noise(o.seconds for o in observations)
+    noise = pooled_noise(o.seconds for o in observations).moderated()
     seconds = [
         replicated_median(
             o.seconds,

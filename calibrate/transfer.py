@@ -15,6 +15,9 @@ from ..profiler.records import ModelFile
 from .fit import Calibrated
 from .rounds import PairRounds, StepTables
 
+MOST_TIMES = 50
+"""A model this many times as large or small says nothing of another."""
+
 
 @dataclass(frozen=True)
 class Sizes:
@@ -59,7 +62,12 @@ def _factors(
     known = {model.size_bytes for model in models}
     if len(known) != 1 or 0 in known:
         raise InputError(f"--{role}-size: {_why(models, role)}")
-    return {(model.label, role): size_bytes / model.size_bytes for model in models}
+    factor = size_bytes / known.pop()
+    if not 1 / MOST_TIMES <= factor <= MOST_TIMES:
+        raise InputError(
+            f"--{role}-size: {factor:.3g} times the size of the {role} in the profile: give 1/{MOST_TIMES} to {MOST_TIMES}"
+        )
+    return {(model.label, role): factor for model in models}
 
 
 def _why(models: list[ModelFile], role: str) -> str:

@@ -30,7 +30,7 @@ from .arms import (
     workloads_of,
 )
 from .missing import Clue, missing_term
-from .records import DrafterErrors, Recommendation, RoundCheck, SettingForecast, Validation, ValidationRow
+from .records import DrafterErrors, Interval, Recommendation, RoundCheck, SettingForecast, Validation, ValidationRow
 
 if TYPE_CHECKING:
     from .fit import Calibrated
@@ -188,6 +188,7 @@ def _arms_of(
     calibrated: "Calibrated", recommendation: Recommendation, runs: Sequence[Run], baseline: Setting, workload: str
 ) -> list[_Arm]:
     known = {item.setting: item for item in recommendation.candidates if item.workload == workload}
+    session = calibrated.of_its_own_prompts()
     plain_run = next(run for run in runs if run.setting == baseline)
     plain = tuple(repeat_speeds(plain_run, workload))
     plain_forecast = known.get(baseline) or calibrated.forecast(baseline, workload)
@@ -196,7 +197,7 @@ def _arms_of(
         _Arm(
             workload=workload,
             setting=run.setting,
-            forecast=known.get(run.setting) or calibrated.forecast(run.setting, workload),
+            forecast=_for_session(known.get(run.setting), session.forecast(run.setting, workload)),
             replies=tuple(tuple(once) for once in by_repeat(run, workload)),
             speeds=tuple(repeat_speeds(run, workload)),
             plain=plain,
@@ -204,6 +205,16 @@ def _arms_of(
         )
         for run in runs
     ]
+
+
+def _for_session(recommended: SettingForecast | None, session: SettingForecast) -> SettingForecast:
+    """The value that was recommended by, with the bounds for the prompts that are run here."""
+    if recommended is None:
+        return session
+    value, bounds = recommended.tokens_per_second.value, session.tokens_per_second
+    scale = value / bounds.value
+    interval = Interval(value=value, low=bounds.low * scale, high=bounds.high * scale)
+    return replace(recommended, tokens_per_second=interval)
 
 
 def _row(profile: Profile, arm: _Arm, choices: dict[str, Setting]) -> ValidationRow:

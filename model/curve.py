@@ -72,7 +72,7 @@ class Curve:
         if self.origin is not None and length <= 0:
             return self.origin, self.origin, self.origin, ""
         if self.origin is not None and length < self.lengths[0]:
-            return *self._below(self.origin, length), ""
+            return self._below(self.origin, length)
         same = self.segment(length)
         if same.size < 2 or not self.lengths[same[0]] < length < self.lengths[same[-1]]:
             return self._beyond(same, length)
@@ -102,15 +102,21 @@ class Curve:
         """Slope (...) from the plain step to the first length, where both are known."""
         return None if self.origin is None else (self.value[..., 0] - self.origin) / self.lengths[0]
 
-    def _below(self, origin: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Value, low, high (...) between the plain step and the first length: their line, and the curve carried on."""
-        line = origin + (self.value[..., 0] - origin) * length / self.lengths[0]
+    def _below(self, origin: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
+        """Value, low, high (...) and remedy between the plain step and the first length: their line, and the curve carried on.
+
+        A first length that stands alone in its segment tells no slope, and one of another kernel nothing at all: then
+        the bounds are both ends.
+        """
+        first = self.value[..., 0]
+        line = origin + (first - origin) * length / self.lengths[0]
         same = self.segment(int(self.lengths[0]))
-        if same.size < 2:
-            return line, line, line
-        slope = (self.value[..., 1] - self.value[..., 0]) / (self.lengths[1] - self.lengths[0])
-        carried = self.value[..., 0] - slope * (self.lengths[0] - length)
-        return line, np.minimum(line, carried), np.maximum(line, carried)
+        other = np.searchsorted(self.switches, length) != np.searchsorted(self.switches, self.lengths[0])
+        if other or same.size < 2:
+            return line, np.minimum(origin, first), np.maximum(origin, first), _asked(length) if other else ""
+        slope = (self.value[..., 1] - first) / (self.lengths[1] - self.lengths[0])
+        carried = first - slope * (self.lengths[0] - length)
+        return line, np.minimum(line, carried), np.maximum(line, carried), ""
 
     def _beyond(self, same: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray, np.ndarray, str]:
         """The nearest line (of the segment where it has one), from the nearest value to twice as far: what an
@@ -118,7 +124,8 @@ class Curve:
         pool = same if same.size else np.arange(self.lengths.size)
         near = pool[np.abs(self.lengths[pool] - length).argmin()]
         anchor = self.value[..., near]
-        step = self._slope_at(same, near) * (length - self.lengths[near])
+        slope = np.maximum(self._slope_at(same, near), 0.0)  # noise must not make a longer draft cheaper
+        step = np.maximum(slope * (length - self.lengths[near]), -0.75 * anchor)
         return anchor + step, anchor + np.minimum(0, 2 * step), anchor + np.maximum(0, 2 * step), _asked(length)
 
     def _slope_at(self, same: np.ndarray, near: int) -> np.ndarray:

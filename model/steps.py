@@ -117,8 +117,14 @@ class StepTable:
             return np.repeat(column, context.size, axis=-1)
         left = np.clip(np.searchsorted(self.contexts, context) - 1, 0, self.contexts.size - 2)
         start, end = self.contexts[left], self.contexts[left + 1]
-        share = (context - start) / (end - start)
-        return column[..., left] + share * (column[..., left + 1] - column[..., left])
+        inside = (start <= context) & (context <= end)
+        rise = column[..., left + 1] - column[..., left]
+        # Outside noise must not make a pass cheaper with context, nor shorter than a quarter of what was measured.
+        rise = np.where(inside, rise, np.maximum(rise, 0.0))
+        nearest = np.where(context > end, column[..., left + 1], column[..., left])
+        base = np.where(context > end, nearest - rise, column[..., left])
+        seconds = base + (context - start) / (end - start) * rise
+        return np.where(inside, seconds, np.maximum(seconds, nearest / 4))
 
     def _reach(self) -> float:
         """The longest context that is trusted: one measured span (or 64 tokens) beyond the longest measured."""

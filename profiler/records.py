@@ -30,6 +30,16 @@ def _rounds(seconds: tuple[float, ...], drafted: tuple[int, ...], accepted: tupl
         raise ValueError("accepted has to lie between 0 and drafted")
 
 
+MOST_DRAFTED, MOST_STREAMS, MOST_CONTEXT = 1024, 65_536, 1_000_000_000
+
+
+def _bounded(*fields: tuple[str, int, int, int]) -> None:
+    """Refuse whole numbers outside (name, value, low, high): work and memory grow with them."""
+    for name, value, low, high in fields:
+        if not low <= value <= high:
+            raise ValueError(f"{name} has to lie between {low} and {high}")
+
+
 class ModelFile(Record, kw_only=True):
     """A file of weights, as its header describes it. `label` is unique within a profile and names the file elsewhere."""
 
@@ -82,6 +92,10 @@ class Setting(Record, kw_only=True):
     context: int = 2048
     """Tokens of context reserved per stream."""
     streams: int = 1
+
+    def __post_init__(self) -> None:
+        _bounded(("draft_tokens", self.draft_tokens, 0, MOST_DRAFTED), ("streams", self.streams, 1, MOST_STREAMS))
+        _bounded(("context", self.context, 0, MOST_CONTEXT))
 
 
 class Prompt(Record, kw_only=True):
@@ -292,6 +306,8 @@ class ReportedRow(Record, kw_only=True):
     def __post_init__(self) -> None:
         known = (self.baseline_tokens_per_second, self.tokens_per_second)
         _times(tuple(value for value in known if value is not None), name="tokens per second")
+        if (self.tokens_per_second_sd or 0) < 0:
+            raise ValueError("a standard deviation is not negative")
         if self.tokens_per_round is not None and not 1 <= self.tokens_per_round <= self.setting.draft_tokens + 1:
             raise ValueError("tokens per round lie between 1 and draft tokens + 1")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 CHROMIUM = "/usr/bin/chromium"
 SECTION = "#forecast-against-measured"
 ROOT = Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"<!-- demo -->.*?(?=\n## )", re.DOTALL)
+BLOCK = re.compile(r"<!-- demo -->\n## [^\n]*\n.*?(?=\n## )", re.DOTALL)
 
 
 def photograph(report: Path, picture: Path) -> None:

@@ -89,7 +89,13 @@ def read_rows(source: Source, given: Given) -> Imported:
         key=key,
         reported=reported,
         learned=(*sentences.of_rows(reported), *_repeats(reported)),
-        warnings=(*warnings, *_doubts(source, rows), *near, *_samplings(source, len(samplings))),
+        warnings=(
+            *warnings,
+            *_doubts(source, rows),
+            *near,
+            *_samplings(source, len(samplings)),
+            *source.end_warnings(),
+        ),
         sampling=next(iter(samplings)) if len(samplings) == 1 else None,
         digest=source.digest,
     )
@@ -166,7 +172,7 @@ def _row(fields: Fields, source: Source, given: Given) -> Row:
             temperature=fields.number_or("temperature", 0, 10),
             repeats=fields.whole_or("repeats", 1, MOST_TOKENS),
             rounds=fields.whole_or("rounds", 1, MOST_TOKENS),
-            tokens_per_second_sd=fields.number_or("spec_tps_sd", 0, MOST_SPEED),
+            tokens_per_second_sd=fields.number_or("spec_tps_sd", 0, (speed or MOST_SPEED) / 2),
             source=source.name,
         )
     except ValueError as error:

@@ -23,6 +23,9 @@ LONGEST_SHOWN = 40
 
 T = TypeVar("T", int, str)
 
+LEAST = 1e-6
+"""Smaller figures are no measurement of anything that is imported."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -111,7 +114,7 @@ class Fields:
     def above_0(self, name: str, high: float) -> float:
         """A number above 0. Raises InputError."""
         value = self.number(name, 0, high)
-        return value if value > 0 else self.refuse(f"{name} is {value:g}: give a number above 0")
+        return value if value >= LEAST else self.refuse(f"{name} is {value:g}: give a number above 0")
 
     def above_0_or(self, name: str, high: float) -> float | None:
         """None where unknown. Raises InputError."""

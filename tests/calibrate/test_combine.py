@@ -162,21 +162,33 @@ def test_two_quantizations_of_a_target_are_two_targets():
 
 def test_an_unknown_quantization_is_the_only_one_that_is_told():
     profile = combined((part("a"), part("b", target_quant="", draft_tokens=4)))
-    assert [(c.target, c.target_quant, c.draft_tokens) for c in profile.candidates] == [("T", "Q4_K_M", (2, 4))]
+    assert [(c.target, c.target_quant, c.draft_tokens) for c in profile.candidates] == [("T", "Q4_K_M", (2, 3, 4))]
 
 
 def test_settings_that_change_speed_are_candidates_of_their_own():
     changes: tuple[dict[str, Any], ...] = (
         {},
         {"context": 8192},
-        {"streams": 4},
-        {"kv_type_k": "q8_0"},
         {"p_min": 0.75},
         {"draft": "E"},
     )
     profile = combined(tuple(part(str(n), **change) for n, change in enumerate(changes)))
     assert len(profile.candidates) == len(changes)
     assert {c.p_min for c in profile.candidates} == {0.0, 0.75}
+
+
+@pytest.mark.parametrize("change", [{"streams": 4}, {"kv_type_k": "q8_0"}, {"kv_type_v": "q8_0"}])
+def test_rows_whose_plain_speeds_are_not_one_are_refused(change: dict[str, Any]):
+    """They would be averaged as repeats of one baseline."""
+    with pytest.raises(InputError, match=f"rows with {next(iter(change))}"):
+        combined((part("a"), part("b", **change)))
+
+
+def test_the_lengths_between_rows_are_candidates_and_with_early_stop_those_of_the_rows():
+    full = combined((part("a", draft_tokens=1), part("b", draft_tokens=4)))
+    assert [c.draft_tokens for c in full.candidates] == [(1, 2, 3, 4)]
+    early = combined((part("a", draft_tokens=1, p_min=0.5), part("b", draft_tokens=4, p_min=0.5)))
+    assert [c.draft_tokens for c in early.candidates] == [(1, 4)]
 
 
 def test_temperatures_that_differ_are_workloads_of_their_own():

@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -229,3 +230,80 @@ def test_contexts_can_be_asked_for_of_imported_evidence_only():
             (0,),
             (100,),
         )
+
+
+def test_workloads_keep_their_own_plain_speed():
+    """Code and chat differ in plain speed and in acceptance: each comes back with its own."""
+    code, chat = (
+        ReportedRow(
+            setting=setting(3),
+            workload=workload,
+            baseline_tokens_per_second=baseline,
+            tokens_per_second=speed,
+            tokens_per_round=tokens,
+        )
+        for workload, baseline, speed, tokens in (("code", 25.0, 50.0, 2.5), ("chat", 20.0, 24.0, 1.5))
+    )
+    prompts = tuple(Prompt(id=w, workload=w, workload_class="", text_sha256="", new_tokens=0) for w in ("code", "chat"))
+    calibrated = fit.calibrate(msgspec.structs.replace(profile(code, chat), prompts=prompts))
+    for one in (code, chat):
+        found = calibrated.forecast(setting(3), one.workload)
+        assert found.baseline_tokens_per_second == pytest.approx(one.baseline_tokens_per_second)
+        assert found.tokens_per_second.value == pytest.approx(one.tokens_per_second, rel=1e-6)
+        assert found.provenance == "calibrated", "its round cost is taken over both"
+
+
+def test_speeds_never_rise_with_context_nor_vanish_far_from_the_rows():
+    """Noise made the longer context faster; and steeply slower in another file."""
+    noisy = fit.calibrate(profile(row(2, 40.0, 60.0, 2.2, 1000), row(2, 42.0, 60.0, 2.2, 2000)))
+    steep = fit.calibrate(profile(row(2, 40.0, 60.0, 2.2, 1000), row(2, 10.0, 14.0, 2.2, 2000)))
+    far = [noisy.forecast(setting(0, context), "reported") for context in (2000, 20_000, 40_000)]
+    assert all(f.tokens_per_second.value == pytest.approx(42.0) for f in far)
+    assert far[-1].provenance == "prior"
+    near = [steep.forecast(setting(0, context), "reported").tokens_per_second for context in (0, 500)]
+    assert all(0 < f.low <= f.value <= f.high < 400 for f in near)
+
+
+def test_beyond_rows_that_fall_a_round_costs_no_less_than_the_last_one():
+    evidence = profile(row(1, 40.0, 10.0, 1.9), row(3, 40.0, 100.0, 3.0))
+    found = fit.calibrate(evidence).forecast(setting(5), "reported")
+    assert found.provenance == "prior"
+    assert 0 < found.tokens_per_second.low <= found.tokens_per_second.value < 200
+
+
+def test_one_row_behind_a_kernel_switch_tells_nothing_of_shorter_drafts():
+    """RTX 3090 at 8 draft tokens: 7 take another kernel."""
+    (last,) = [r for r in public_rows("rtx3090-mtp-ladder") if r.setting.draft_tokens == 8]
+    calibrated = fit.calibrate(profile(last))
+    for one in public_rows("rtx3090-mtp-ladder")[:-1]:
+        assert calibrated.forecast(one.setting, "reported").provenance == "prior"
+
+
+def test_figures_that_no_draft_can_have_leave_the_other_pair_alone():
+    eagle = ReportedRow(
+        setting=setting(2, drafter="eagle"),
+        workload="reported",
+        baseline_tokens_per_second=40.0,
+        tokens_per_second=60.0,
+        tokens_per_round=2.2,
+    )
+    evidence = profile(row(1, 40.0, 60.0, 1.9), row(4, 40.0, 30.0, 1.2), eagle)
+    told = []
+    found = predict.predictions_of(evidence, fit.calibrate(evidence), (0, 2), told=told.append)
+    assert {p.drafter for p in found} == {"none", "eagle"}
+    assert any("contradict each other" in reason for reason in told)
+
+
+def test_settings_at_several_contexts_are_not_held_against_each_other():
+    evidence = profile(row(0, None, 40.0, None, 0), row(3, 25.0, 38.0, 2.5, 32_768))
+    found = recommend.recommend(
+        evidence,
+        fit.calibrate(evidence),
+        profile_sha256="",
+        calibration_sha256="",
+        created="",
+        tool_version="",
+        command="",
+    )
+    assert (found.verdict, found.chosen.context) == ("speculate", 32_768)
+    assert found.baseline_tokens_per_second == pytest.approx(25.0)

@@ -51,3 +51,5 @@ def test_unknown_or_several_sizes_are_refused():
     )
     with pytest.raises(InputError, match="does not know the bytes"):
         transferred(fit.calibrate(nothing), Sizes(target_bytes=1e9))
+    with pytest.raises(InputError, match="times the size"):
+        transferred(fit.calibrate(evidence), Sizes(target_bytes=1.0))
