@@ -11,10 +11,10 @@ class Priors:
     """How far a round may lie from its recipe at lengths that were not measured."""
     unseen_segment_log_sd: float = 0.05
     """The same in a kernel segment without any measured round."""
-    minutes_apart_log_sd: float = 0.025
+    minutes_apart_log_sd: float = 0.02
     """How far round times taken minutes apart may differ beyond what their repeats show (up to 14 % in one of four runs on a
-    shared CPU, 2 % in the others; the cause is not known). With model_log_sd 3.2 %: 24 forecasts of those runs were off by
-    3.1 %, root mean square."""
+    shared CPU, 2 % in the others; the cause is not known). With model_log_sd 2.8 %: 42 forecasts of seven demo runs were off
+    by 2.8 %, root mean square."""
     least_session_log_sd: float = 0.01
     """The least noise of a validation session's median."""
 
