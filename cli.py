@@ -257,7 +257,7 @@ def predict(
     seed
         Seed of the bootstrap, where no calibration lies beside the profile.
     """
-    from .calibrate.predict import predictions_of
+    from .calibrate.predict import check_contexts, predictions_of
     from .calibrate.transfer import Sizes, transferred
 
     lengths = parse_draft_tokens(draft_tokens) if draft_tokens is not None else None
@@ -269,6 +269,7 @@ def predict(
     check_seed(seed)
     path = profile or common.path(PROFILE)
     evidence = stored_profile(path)
+    check_contexts(evidence, contexts)
     calibrated = calibrated_beside(path, evidence, seed)
     if sizes != Sizes():
         calibrated = transferred(calibrated, sizes)

@@ -113,21 +113,25 @@ def recommended_to(
     """Search, and write recommendation.json with the command to copy."""
     from msgspec.structs import replace
 
+    from .calibrate.fit import NotCalibrated
     from .calibrate.recommend import recommend as searched
     from .calibrate.reported import speaks_of
     from .profiler.files import record_digest, write_record
     from .reports.commands import command_for
 
     stamp = stamped()
-    found = searched(
-        profile,
-        calibrated,
-        profile_sha256=record_digest(profile),
-        calibration_sha256=record_digest(calibration),
-        created=stamp.created,
-        tool_version=stamp.tool_version,
-        command="",
-    )
+    try:
+        found = searched(
+            profile,
+            calibrated,
+            profile_sha256=record_digest(profile),
+            calibration_sha256=record_digest(calibration),
+            created=stamp.created,
+            tool_version=stamp.tool_version,
+            command="",
+        )
+    except NotCalibrated as error:
+        raise InputError(f"{common.path(PROFILE)}: {error}") from None
     # The files and flags behind imported evidence are not known: no command could be vouched for.
     recommendation = replace(found, command="" if speaks_of(profile) else command_for(profile, found.chosen))
     write_record(common.path(RECOMMENDATION), recommendation)

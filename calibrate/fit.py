@@ -119,7 +119,8 @@ class Calibrated:
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         """Speed, its interval and what it is made of. Raises NotCalibrated where the evidence does not allow one."""
         found, plain = self._forecast(setting, workload), self._forecast(_plain_of(setting), workload)
-        context, factor = plain.mean_context, self.reply_factor(setting.target, workload)[0]
+        context = plain.mean_context
+        factor = self._round_factor(setting, workload, self._replies(setting, workload))[0]
         sd = self.session_noise(setting)
         session = log_noise(generator(self.seed, "session", setting, workload), self.replicates, sd)
         speed, baseline = found.tokens_per_second, plain.tokens_per_second

@@ -40,6 +40,12 @@ class Prediction:
         return f"{self.target:24} {drafter:32} {self.workload + context:20} {speed}  x{self.speed_up:.2f}  {self.provenance}"
 
 
+def check_contexts(profile: Profile, contexts: tuple[int, ...] | None) -> None:
+    """Raises InputError where contexts are asked of a profile whose replies have their own."""
+    if contexts is not None and not reported.speaks_of(profile):
+        raise InputError("--context: the replies of this profile have contexts of their own; profile other prompts")
+
+
 def predictions_of(
     profile: Profile,
     calibrated: Calibrated,
@@ -53,8 +59,7 @@ def predictions_of(
     InputError where contexts are asked for and cannot be, and where nothing can be forecast. What cannot be on some
     workload is left out there, and `told` the reason.
     """
-    if contexts is not None and not reported.speaks_of(profile):
-        raise InputError("--context: the replies of this profile have contexts of their own; profile other prompts")
+    check_contexts(profile, contexts)
     kept = [candidate for candidate in profile.candidates if candidate_name(candidate) not in profile.dropped]
     settings = [
         replace(candidate.setting(length), context=context)

@@ -22,6 +22,7 @@ from .fit import Calibrated, NotCalibrated
 from .intervals import generator, log_noise, percentile_interval
 from .records import Chosen, Interval, Recommendation, SettingForecast, TargetRef, WorkloadAdvice
 from .reported import speaks_of
+from .rounds import PLAIN_REMEDY
 
 RULE_ACCEPTANCE = 0.60
 RULE_ACCEPTED = 1.5
@@ -151,7 +152,7 @@ def _contest(calibrated: Calibrated, settings: tuple[Setting, ...], workloads: t
     """All settings that can be forecast on all of `workloads`; on several, equal tokens of each (harmonic mean)."""
     arms = tuple(s for s in settings if not any(_why_not(calibrated, s, w) for w in workloads))
     if not any(arm.draft_tokens == 0 for arm in arms):
-        raise NotCalibrated("plain decoding was not measured: profile plain runs or decode steps of a target")
+        raise NotCalibrated(f"plain decoding was not measured: {PLAIN_REMEDY}")
     speeds = np.stack([_harmonic([calibrated.speeds(arm, w) for w in workloads]) for arm in arms])
     decision = decide(speeds, np.array([arm.draft_tokens for arm in arms]), calibrated.level)
     return _Contest(arms, speeds, decision)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..model.acceptance import RoundLaw
-from ..model.ladder import ROW_LOG_SD, TOKENS_LOG_SD
+from ..model.ladder import ROW_LOG_SD, TOKENS_LOG_SD, rows_apart
 from ..model.survival import survival_from_ladder, tokens_per_round
 from ..profiler.records import Profile, ReportedRow
 from .evidence import Pair, RoundObservation
@@ -51,11 +51,7 @@ class Ladder:
 
     def gap(self, draft_tokens: int) -> float:
         """How far the rows around a length are apart (0 at a row)."""
-        ends = np.concatenate([[0], self.draft_tokens])
-        if draft_tokens in ends:
-            return 0.0
-        right = int(np.searchsorted(ends, draft_tokens))
-        return float((ends[right] if right < ends.size else 2 * draft_tokens - ends[-1]) - ends[right - 1])
+        return float(rows_apart(self.draft_tokens, draft_tokens))
 
 
 def speaks_of(profile: Profile) -> bool:
@@ -120,7 +116,7 @@ def _row_log_sd(row: ReportedRow) -> float:
     """Noise of a row's speed (log): its own where it says so, the prior of published rows elsewhere."""
     if row.tokens_per_second_sd and row.tokens_per_second:
         return row.tokens_per_second_sd / row.tokens_per_second / np.sqrt(max(row.repeats or 1, 1))
-    return ROW_LOG_SD / np.sqrt(max(row.repeats or 1, 1)) if row.repeats else ROW_LOG_SD
+    return ROW_LOG_SD / np.sqrt(max(row.repeats or 1, 1))
 
 
 def _mean(rows: list[tuple[float, float]]) -> float:

@@ -19,6 +19,15 @@ TOKENS_LOG_SD = 0.0025
 from rows left out of five public ladders, docs/log.md)."""
 
 
+def rows_apart(rows: np.ndarray, draft_tokens: np.ndarray | int) -> np.ndarray:
+    """How far (G,) the `rows` (K,) around each of `draft_tokens` (G,) are apart; length 0 counts as a row. 0 at a row, twice
+    the way to it beyond the last: what TOKENS_LOG_SD is multiplied by."""
+    ends, lengths = np.concatenate([[0], rows]), np.asarray(draft_tokens)
+    right = np.searchsorted(ends, lengths)
+    after = np.where(right == ends.size, 2 * lengths - ends[-1], ends[np.minimum(right, ends.size - 1)])
+    return np.where(np.isin(lengths, ends), 0, after - ends[right - 1])
+
+
 @dataclass(frozen=True)
 class LadderForecast:
     """Forecast (G,) at `draft_tokens`: `tokens_per_round`, `round_steps` in plain steps, `speed_up` between `low` and
@@ -85,7 +94,7 @@ class Ladder:
         tokens = np.concatenate([[1.0], 1 + np.cumsum(self.survival_to(depth))])[draft_tokens]
         found = self.curve.at(draft_tokens)
         known = np.isin(draft_tokens, self.draft_tokens)
-        doubt = TOKENS_LOG_SD * self._gap(draft_tokens)
+        doubt = TOKENS_LOG_SD * rows_apart(self.draft_tokens, draft_tokens)
         noise = 1.96 * np.where(draft_tokens > 0, np.hypot(self.log_sd * np.sqrt(2), doubt), 0.0)
         speed_up = tokens / found.value
         prior = found.doubtful | (found.high - found.low > VAGUE * found.value)
@@ -100,11 +109,3 @@ class Ladder:
             provenance=np.where(known | (draft_tokens == 0), "measured", np.where(prior, "prior", "interpolated")),
             remedy=f"measure {' and '.join(asked)} draft tokens" if asked else "",
         )
-
-    def _gap(self, draft_tokens: np.ndarray) -> np.ndarray:
-        """How far (G,) the rows around each length are apart; 0 at a row, twice the way to it beyond the last."""
-        ends = np.concatenate([[0], self.draft_tokens])
-        right = np.searchsorted(ends, draft_tokens)
-        beyond = right == ends.size
-        after = np.where(beyond, 2 * draft_tokens - ends[-1], ends[np.minimum(right, ends.size - 1)])
-        return np.where(np.isin(draft_tokens, ends), 0, after - ends[right - 1])
