@@ -21,13 +21,16 @@ from .workloads import PromptText, prompt_text
 
 QUANTIZATIONS = ("Q4_0", "Q8_0", "F16")
 DRAFT = "Q4_0"
-NEW_TOKENS = 128
+NEW_TOKENS = 64
 RECIPE = 1
 """Raised when the way quantizations are made changes, so that old caches are made anew."""
 
 ORDINARY = {
     "river": "Explain to a ten-year-old why rivers bend, and what a river does to its banks over many years.",
     "bread": "Give a step by step recipe for a simple loaf of bread, and say why each step matters.",
+    "letter": "Write a short letter to a friend who is moving to a small town by the sea.",
+    "moon": "Why does the moon change its shape in the sky during a month? Answer for someone who never heard of it.",
+    "chess": "Compare chess and football as games for a school, and recommend one of them with your reasons.",
 }
 
 COPYING = {
@@ -49,6 +52,28 @@ COPYING = {
         "borrowed before the first of March can be returned at the front desk. Books that were reserved before the first "
         "of March can be collected at the front desk. We thank all members of the library for their patience, and we look "
         "forward to seeing you in the new reading room.\n"
+    ),
+    "timetable": (
+        "Copy the timetable below exactly, line by line, and add nothing.\n\n"
+        "Monday: the market on the main square opens at seven and closes at noon.\n"
+        "Tuesday: the town library opens at nine and closes at five.\n"
+        "Wednesday: the swimming pool opens at eight and closes at six.\n"
+        "Thursday: the market on the main square opens at seven and closes at noon.\n"
+        "Friday: the town library opens at nine and closes at seven.\n"
+        "Saturday: the swimming pool opens at ten and closes at four.\n"
+    ),
+    "poem": (
+        "Write the following text again, without changing a word.\n\n"
+        "The wind came over the hill in the morning and shook the apple trees.\n"
+        "The apples fell in the wet grass, and the children gathered them in baskets.\n"
+        "The baskets stood in the kitchen until the evening, and the kitchen smelled of apples.\n"
+        "In the night the wind went back over the hill, and the apple trees were still.\n"
+    ),
+    "contract": (
+        "Repeat this paragraph word for word.\n\n"
+        "The tenant pays the rent on the first day of each month. The owner repairs the roof, the windows and the heating. "
+        "The tenant tells the owner in writing when the roof, the windows or the heating need repair. Either side may end "
+        "this agreement with three months of notice, in writing, on the first day of a month.\n"
     ),
 }
 
@@ -164,7 +189,7 @@ def requantize(source: Path, destination: Path, quant: str) -> None:
 
 
 def prompts() -> tuple[PromptText, ...]:
-    """Two workloads of two prompts: ordinary answers, and answers that copy their prompt."""
+    """Two workloads of five prompts: ordinary answers, and answers that copy their prompt."""
     chat = "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n"
     ordinary = [
         prompt_text(f"ordinary/{name}", "ordinary", "prose", chat.format(text), NEW_TOKENS)
