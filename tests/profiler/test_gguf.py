@@ -10,8 +10,10 @@ import gguf as oracle
 import numpy as np
 import pytest
 
-from specgauge.profiler.checkpoints import gguf
+from specgauge.profiler.checkpoints import gguf, gguf_header
 from specgauge.profiler.errors import InputError
+
+from .test_gguf_shape import gpt_oss_20b, lfm2_1b, qwen35_27b
 
 Q4_1, Q8_0, F32 = (oracle.GGMLQuantizationType[name] for name in ("Q4_1", "Q8_0", "F32"))
 
@@ -71,7 +73,7 @@ def refused(path: Path) -> str:
 
 
 def assert_like_oracle(path: Path):
-    header, reader = gguf.read_header(path), oracle.GGUFReader(path)
+    header, reader = gguf_header.read_header(path), oracle.GGUFReader(path)
     assert header.data_offset == reader.data_offset
     assert len(header.tensors) == len(reader.tensors)
     for mine, theirs in zip(header.tensors, reader.tensors, strict=True):
@@ -94,7 +96,7 @@ def assert_like_oracle(path: Path):
 
 def test_it_reads_what_the_oracle_reads(tiny):
     assert_like_oracle(tiny)
-    assert gguf.read_header(tiny).values["llama.some.lengths"] == (3, 1, 2)
+    assert gguf_header.read_header(tiny).values["llama.some.lengths"] == (3, 1, 2)
 
 
 @pytest.mark.slow
@@ -110,12 +112,21 @@ def test_it_reads_the_demo_model_as_the_oracle_does():
     assert not model.recurrent and model.mtp_layers == 0
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("model", [qwen35_27b, gpt_oss_20b, lfm2_1b])
+def test_files_written_by_hand_are_read_as_the_oracle_reads_them(model, version, tmp_path):
+    header = model()
+    header.keys |= {"tokenizer.ggml.tokens": ["a", "ü"], "tokenizer.ggml.merges": ["a ü"]}
+    assert_like_oracle(header.write(tmp_path / "m.gguf", version))
+
+
 def test_tensor_types_have_the_oracle_block_sizes():
     theirs = {int(kind): (kind.name, *sizes) for kind, sizes in oracle.GGML_QUANT_SIZES.items()}
     # The package knows more types with each release; those that both know must agree.
-    common = theirs.keys() & gguf.TENSOR_TYPES.keys()
+    common = theirs.keys() & gguf_header.TENSOR_TYPES.keys()
     assert len(common) > 25
-    assert {kind: gguf.TENSOR_TYPES[kind] for kind in common} == {kind: theirs[kind] for kind in common}
+    assert all(kind > max(gguf_header.TENSOR_TYPES) for kind in theirs.keys() - common)
+    assert {kind: gguf_header.TENSOR_TYPES[kind] for kind in common} == {kind: theirs[kind] for kind in common}
 
 
 def test_the_quantization_is_that_of_the_weights_not_of_the_embedding(tiny):
@@ -132,9 +143,9 @@ def test_an_untied_head_counts_as_head(tmp_path):
 
 
 def test_mixtures_keep_their_name_where_the_weights_agree(tmp_path):
-    named = gguf.read_header(write_model(tmp_path / "m.gguf", extra=[("general.file_type", 15)]))
+    named = gguf_header.read_header(write_model(tmp_path / "m.gguf", extra=[("general.file_type", 15)]))
     assert gguf.quantization(named) == "Q4_1"  # the file says Q4_K_M; its weights do not
-    weights = gguf.TensorInfo("blk.0.ffn_up.weight", (256, 256), "Q4_K", 0, 144 * 256)
+    weights = gguf_header.TensorInfo("blk.0.ffn_up.weight", (256, 256), "Q4_K", 0, 144 * 256)
     assert gguf.quantization(dataclasses.replace(named, tensors=(weights,))) == "Q4_K_M"
 
 
@@ -160,14 +171,14 @@ def test_above_the_limit_the_hash_is_partial_and_sees_both_ends(tiny, tmp_path, 
     original = gguf.model_file(tiny).sha256
     assert original.startswith("partial:")
     content = tiny.read_bytes()
-    for at in (gguf.read_header(tiny).data_offset + 8, len(content) - 8):
+    for at in (gguf_header.read_header(tiny).data_offset + 8, len(content) - 8):
         changed = tmp_path / "changed.gguf"
         changed.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
         assert gguf.model_file(changed).sha256 != original
 
 
 def test_a_truncated_file_is_named_with_what_is_missing(tiny, tmp_path):
-    header, content = gguf.read_header(tiny), tiny.read_bytes()
+    header, content = gguf_header.read_header(tiny), tiny.read_bytes()
     promised = max(info.offset + info.bytes for info in header.tensors)
     path = tmp_path / "short.gguf"
     path.write_bytes(content[: header.data_offset + promised - 100])
@@ -176,7 +187,7 @@ def test_a_truncated_file_is_named_with_what_is_missing(tiny, tmp_path):
 
 
 def test_every_cut_through_the_header_is_refused(tiny, tmp_path):
-    content, offset = tiny.read_bytes(), gguf.read_header(tiny).data_offset
+    content, offset = tiny.read_bytes(), gguf_header.read_header(tiny).data_offset
     path = tmp_path / "cut.gguf"
     for length in range(1, offset, 7):
         path.write_bytes(content[:length])
@@ -218,7 +229,7 @@ def test_paths_that_are_no_files_get_one_line(tmp_path):
     assert "no regular file" in refused(Path("/dev/null"))
     for strange in ("a\0b.gguf", "two\nlines.gguf"):
         with pytest.raises(InputError, match="no path that can be shown"):
-            gguf.read_header(strange)
+            gguf_header.read_header(strange)
 
 
 def test_a_part_of_a_split_model_is_refused_with_the_remedy(tmp_path):
@@ -227,7 +238,7 @@ def test_a_part_of_a_split_model_is_refused_with_the_remedy(tmp_path):
 
 def test_damaged_headers_are_refused_or_read_and_never_crash(tiny, tmp_path):
     rng = random.Random(2)
-    content, offset = tiny.read_bytes(), gguf.read_header(tiny).data_offset
+    content, offset = tiny.read_bytes(), gguf_header.read_header(tiny).data_offset
     path = tmp_path / "mutant.gguf"
     outcomes = {"read": 0, "refused": 0}
     for _ in range(400):
