@@ -1,22 +1,32 @@
 """The machine as its driver and kernel describe it. Nothing here changes a clock or a limit, and nothing raises.
 
-NVML (the driver's library, through nvidia-ml-py) may be missing, and on consumer cards any of its getters may answer
-"not supported": what a machine does not say is None or empty.
+What a machine does not tell is None or empty. Each maker's way to tell it has its own file: nvml.py, amd.py, apple.py,
+processor.py; this one asks them in turn.
 """
 
 import functools
 import math
 import os
 import platform
-import re
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
-from .records import DeviceState
+from msgspec.structs import replace
 
-T = TypeVar("T")
-CPU_CACHE = Path("/sys/devices/system/cpu/cpu0/cache")
+from . import amd, apple, nvml, processor
+from .machine_findings import find
+from .machine_records import GpuReport, MachineReport
+from .records import BandwidthSample, DeviceState
+from .sysfs import matching, text
+from .watch import Look, Watch, under_load
+
+Device = nvml.Gpu | amd.Card | apple.Soc
+BUSY_SECONDS = 0.25
+"""Between two looks at what the processors did."""
+BANDWIDTH_SECONDS = 8.0
+PCI = Path("/sys/bus/pci/devices")
+NVIDIA, DISPLAY_CLASS = "0x10de", "0x03"
 
 
 class Identity(NamedTuple):
@@ -30,138 +40,43 @@ class Identity(NamedTuple):
 
 
 @functools.cache
-def _nvml() -> Any:
-    """The pynvml module, initialised, or None: no package, no driver, no device."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        return pynvml
-    except Exception:  # NVMLError of a missing library, ImportError, an OSError of a broken driver
-        return None
+def _nvml() -> tuple[nvml.Nvml | None, str]:
+    return nvml.opened()
 
 
-def _ask(getter: Callable[..., T], *arguments: Any) -> T | None:
-    """What an NVML getter answers, or None where it raises (NotSupported, GpuIsLost, a function missing in the driver)."""
-    try:
-        return getter(*arguments)
-    except Exception:
-        return None
-
-
-def _text(value: str | bytes | None) -> str:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value or ""
-
-
-def _scaled(value: float | None, factor: float) -> float | None:
-    return None if value is None else float(value) * factor
-
-
-def gpu_handle() -> tuple[Any, Any] | None:
-    """(pynvml, handle) of the GPU that CUDA takes first: the first of CUDA_VISIBLE_DEVICES, else number 0; None without."""
-    nvml = _nvml()
-    if nvml is None:
-        return None
-    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-    if first.isdecimal():
-        handle = _ask(nvml.nvmlDeviceGetHandleByIndex, int(first))
-    elif first:
-        handle = _ask(nvml.nvmlDeviceGetHandleByUUID, first)
-    else:  # set, and empty: the user hides every GPU
-        handle = None
-    return None if handle is None else (nvml, handle)
+def device() -> Device | None:
+    """The GPU that an engine takes first; None without one, or where it only shares the memory of an x86 processor."""
+    library, _ = _nvml()
+    return (library.first() if library else None) or amd.first() or apple.soc()
 
 
 def identify() -> Identity:
     """GPU, its UUID, enforced power limit in watts, driver version, and processor."""
-    found = gpu_handle()
+    found = device()
     if found is None:
         return Identity("", "", None, "", cpu_model())
-    nvml, handle = found
-    return Identity(
-        gpu=_text(_ask(nvml.nvmlDeviceGetName, handle)),
-        gpu_uuid=_text(_ask(nvml.nvmlDeviceGetUUID, handle)),
-        power_limit_watts=_scaled(_ask(nvml.nvmlDeviceGetEnforcedPowerLimit, handle), 1e-3),
-        driver=_text(_ask(nvml.nvmlSystemGetDriverVersion)),
-        cpu=cpu_model(),
-    )
+    return Identity(found.name(), found.uuid(), found.power_limit_watts(), found.driver(), cpu_model())
 
 
 def device_state() -> DeviceState:
     """The GPU now (None where there is none or it does not say), and the load of the machine."""
-    load = load_average()
-    found = gpu_handle()
+    found, load = device(), load_average()
+    return DeviceState(load_average=load) if found is None else found.state(load)
+
+
+def watched(found: Device | None = None) -> Watch:
+    """For a `with`: looks at a device, else at the one of `device`, while it works; states taken before and after do not
+    show what crosses the bus in between."""
+    found = device() if found is None else found
     if found is None:
-        return DeviceState(load_average=load)
-    nvml, handle = found
-    memory = _ask(nvml.nvmlDeviceGetMemoryInfo, handle)
-    return DeviceState(
-        clock_mhz=_scaled(_ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_SM), 1.0),
-        memory_clock_mhz=_scaled(_ask(nvml.nvmlDeviceGetClockInfo, handle, nvml.NVML_CLOCK_MEM), 1.0),
-        power_watts=_scaled(_ask(nvml.nvmlDeviceGetPowerUsage, handle), 1e-3),
-        temperature_celsius=_scaled(_ask(nvml.nvmlDeviceGetTemperature, handle, nvml.NVML_TEMPERATURE_GPU), 1.0),
-        memory_used_bytes=None if memory is None else int(memory.used),
-        event_reasons=_event_reasons(nvml, handle),
-        load_average=load,
-    )
-
-
-def _event_reasons(nvml: Any, handle: Any) -> tuple[str, ...]:
-    """Why the clock is where it is, in NVML's names: SwPowerCap, HwThermalSlowdown, GpuIdle, ..."""
-    # Drivers before 535 know the getter by its older name.
-    bits = _ask(nvml.nvmlDeviceGetCurrentClocksEventReasons, handle)
-    if bits is None:
-        bits = _ask(nvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle)
-    prefixes = ("nvmlClocksEventReason", "nvmlClocksThrottleReason")
-    names = [name for name in dir(nvml) if name.startswith(prefixes) and not name.endswith(("All", "None"))]
-    found = {name.split("Reason", 1)[1] for name in names if bits and bits & getattr(nvml, name)}
-    return tuple(sorted(found))
+        return Watch(lambda: Look(DeviceState(load_average=load_average()), None))
+    return Watch(lambda: Look(found.state(load_average()), None if isinstance(found, apple.Soc) else found.link()))
 
 
 def spec_bandwidth_bytes_per_second() -> float | None:
-    """Bus width times highest memory clock; two transfers a clock, as NVML counts clocks for GDDR and HBM alike."""
-    found = gpu_handle()
-    if found is None:
-        return None
-    nvml, handle = found
-    bits = _ask(nvml.nvmlDeviceGetMemoryBusWidth, handle)
-    mhz = _ask(nvml.nvmlDeviceGetMaxClockInfo, handle, nvml.NVML_CLOCK_MEM)
-    return bits / 8 * mhz * 1e6 * 2 if bits and mhz else None
-
-
-def cpu_model() -> str:
-    """The processor's name, as the kernel gives it."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(errors="replace")
-    except OSError:
-        text = ""
-    found = re.search(r"^(?:model name|Model|Hardware)\s*:\s*(.+)$", text, re.MULTILINE)
-    return found[1].strip() if found else platform.processor() or platform.machine()
-
-
-def load_average() -> float | None:
-    """Runnable processes, averaged over the last minute."""
-    try:
-        return os.getloadavg()[0]
-    except (OSError, AttributeError):
-        return None
-
-
-def last_level_cache_bytes() -> int | None:
-    """Size of the largest data cache that core 0 sees."""
-    sizes = [_cache_bytes(index) for index in CPU_CACHE.glob("index*")]
-    return max((size for size in sizes if size), default=None)
-
-
-def _cache_bytes(index: Path) -> int | None:
-    try:
-        kind, size = (index / "type").read_text().strip(), (index / "size").read_text().strip()
-    except OSError:
-        return None
-    found = re.fullmatch(r"(\d+)([KMG]?)", size)
-    if kind == "Instruction" or not found:
-        return None
-    return int(found[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[found[2]]
+    """What the device's bus carries in theory, where the driver or the maker tells it."""
+    found = device()
+    return None if found is None else found.bus_bytes_per_second()
 
 
 def free_memory_bytes(gpu: bool = False) -> float:
@@ -169,27 +84,104 @@ def free_memory_bytes(gpu: bool = False) -> float:
 
     The smallest figure that the kernel gives, control group included; infinite where none is told.
     """
-    found = gpu_handle() if gpu else None
-    memory = _ask(found[0].nvmlDeviceGetMemoryInfo, found[1]) if found else None
-    if memory is not None:
-        return float(memory.free)
-    figures = [_meminfo_available(), _cgroup_available()]
-    return float(min((figure for figure in figures if figure is not None), default=math.inf))
+    found = device() if gpu else None
+    of_device = None if found is None else found.free_bytes()
+    if of_device is not None:
+        return float(of_device)
+    of_host = processor.available_bytes()
+    return math.inf if of_host is None else float(of_host)
 
 
-def _meminfo_available() -> int | None:
-    try:
-        found = re.search(r"^MemAvailable:\s*(\d+) kB$", Path("/proc/meminfo").read_text(), re.MULTILINE)
-    except OSError:
-        return None
-    return int(found[1]) * 1024 if found else None
+def cpu_model() -> str:
+    """The processor's name, as the kernel gives it."""
+    return processor.cpu_model()
 
 
-def _cgroup_available() -> int | None:
-    """Of control groups version 2, where the limit of a container lies at the root that it sees."""
-    root = Path("/sys/fs/cgroup")
-    try:
-        limit, used = (root / "memory.max").read_text().strip(), (root / "memory.current").read_text().strip()
-        return max(0, int(limit) - int(used))
-    except (OSError, ValueError):  # no such group, or no limit ("max")
-        return None
+def load_average() -> float | None:
+    """Runnable processes, averaged over the last minute."""
+    return processor.load_average()
+
+
+def last_level_cache_bytes() -> int | None:
+    """All caches of the last level together: what a buffer has to exceed to lie in memory."""
+    return processor.caches_bytes()
+
+
+def machine_report(
+    created: str,
+    tool_version: str,
+    device_name: str = "",
+    threads: int = 0,
+    bandwidth_seconds: float = BANDWIDTH_SECONDS,
+) -> MachineReport:
+    """One look at everything, with findings; 0 `bandwidth_seconds` measure no bandwidth (and leave torch alone).
+
+    `device_name`: cuda, mps, cpu, or empty for a GPU where there is one. `threads` of the processor, 0 for torch's choice.
+    """
+    library, silence = _nvml()
+    chosen = device()
+    busy = _busy_share()  # before the reports: they work, too
+    gpus, host, memory = _gpu_reports(chosen), processor.processor_report(busy_share=busy), processor.host_memory()
+    heat_before = processor.throttle_events()
+    bandwidth, gpus = _measured(chosen, gpus, device_name, threads, bandwidth_seconds)
+    heat_after = processor.throttle_events()
+    if heat_before is not None and heat_after is not None:
+        host = replace(host, throttle_events=heat_after - heat_before)
+    report = MachineReport(
+        created=created,
+        tool_version=tool_version,
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+        driver=chosen.driver() if chosen else library.driver_version() if library else "",
+        driver_silence=silence,
+        nvidia_on_bus=nvidia_on_bus(),
+        cuda_order=os.environ.get("CUDA_DEVICE_ORDER", ""),
+        gpus=gpus,
+        processor=host,
+        memory=memory,
+        bandwidth=bandwidth,
+    )
+    return replace(report, findings=find(report))
+
+
+def _busy_share() -> float | None:
+    before = processor.times()
+    time.sleep(BUSY_SECONDS if before else 0)
+    return processor.busy_share(before, processor.times())
+
+
+def _gpu_reports(chosen: Device | None) -> tuple[GpuReport, ...]:
+    """The chosen one first, then all others that are there."""
+    library, _ = _nvml()
+    others = (*(library.gpus() if library else ()), *amd.cards())
+    own = () if chosen is None else (chosen.report(chosen=True),)
+    return (*own, *(other.report() for other in others if not _same(other, chosen)))
+
+
+def _same(one: Device, other: Device | None) -> bool:
+    """Cards of NVIDIA are told apart by their place in the driver's list, those of AMD by their folder."""
+    if isinstance(one, nvml.Gpu) and isinstance(other, nvml.Gpu):
+        return one.index == (other.index or 0)
+    return one == other
+
+
+def _measured(
+    chosen: Device | None, gpus: tuple[GpuReport, ...], device_name: str, threads: int, seconds: float
+) -> tuple[tuple[BandwidthSample, ...], tuple[GpuReport, ...]]:
+    """Bandwidth at several sizes, and the chosen GPU's report with what it did meanwhile, if that was measured."""
+    if seconds <= 0:
+        return (), gpus
+    from .bandwidth import sweep  # brings torch along
+
+    if chosen is None or device_name == "cpu":
+        return sweep(device_name, threads, seconds), gpus
+    with watched(chosen) as watch:
+        samples = sweep(device_name, threads, seconds)
+    on_gpu = any(sample.provenance == "measured" and sample.threads == 0 for sample in samples)
+    return samples, (replace(gpus[0], under_load=under_load(watch.looks) if on_gpu else None), *gpus[1:])
+
+
+def nvidia_on_bus(folder: Path = PCI) -> bool | None:
+    """Whether an NVIDIA display adapter is on the bus, driver or not; None where the kernel lists no bus."""
+    devices = matching(folder, "*")
+    ours = (device for device in devices if text(device / "vendor") == NVIDIA)
+    return any((text(device / "class") or "").startswith(DISPLAY_CLASS) for device in ours) if devices else None

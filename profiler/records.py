@@ -134,6 +134,15 @@ class DeviceState(Record, kw_only=True):
     power_watts: float | None = None
     temperature_celsius: float | None = None
     memory_used_bytes: int | None = None
+    memory_free_bytes: int | None = None
+    power_limit_watts: float | None = None
+    """The limit in force."""
+    pcie_rx_bytes_per_second: float | None = None
+    """Over the bus into the device, in the driver's last sample of about 20 ms."""
+    pcie_tx_bytes_per_second: float | None = None
+    """Over the bus out of the device."""
+    utilization: float | None = None
+    """Share of the driver's last sample in which the device was busy, 0 to 1."""
     event_reasons: tuple[str, ...] = ()
     load_average: float | None = None
 
