@@ -20,13 +20,17 @@ from .loop import (
     calibrated_beside,
     calibrated_to,
     closing,
+    diagnosed_in,
+    examined,
     imported_to,
     measured_profile,
     missed_tolerance,
     opened_job,
+    parity_to,
     recommended_to,
     reported_to,
     runnable,
+    stamped,
     stored_calibration,
     stored_profile,
     stored_recommendation,
@@ -34,10 +38,15 @@ from .loop import (
     validated_to,
 )
 from .options import (
+    MOST_DRAFT_TOKENS,
     Check,
     Common,
+    Compared,
     EngineChoice,
     Hints,
+    Room,
+    check_counts,
+    check_machine,
     check_out,
     check_repeats,
     check_seed,
@@ -51,6 +60,7 @@ from .profiler.errors import InputError, WorkFailed
 if TYPE_CHECKING:
     from .calibrate.importers.base import Imported
     from .calibrate.records import Recommendation, Validation
+    from .loop import Examined
     from .profiler.records import Profile
 
 GOOD, FAILED, WRONG, MISSED = 0, 1, 2, 3
@@ -90,16 +100,77 @@ def run(
         calibrated, calibration = calibrated_to(profile, choice.seed, common)
         recommendation = recommended_to(profile, calibrated, calibration, common)
         validation = validated_to(job, profile, calibrated, calibration, recommendation, check, common)
-    files = reported_to(profile, calibration, recommendation, validation, common)
+    seen = examined(profile, calibrated, calibration, recommendation, validation)
+    files = reported_to(profile, calibration, recommendation, validation, common, seen)
     if common.json:
-        print_json({"recommendation": recommendation, "validation": validation, "files": files})
+        document = {"recommendation": recommendation, "validation": validation, "files": files}
+        print_json(document | seen._asdict())
     else:
-        print_verdict(recommendation, validation, profile)
+        print_verdict(recommendation, validation, profile, seen)
         print(f"Report: {common.path(REPORT)}")
     missed = missed_tolerance(validation, check)
     if missed:
         warn(missed)
     return MISSED if missed and strict else GOOD
+
+
+@app.command(name="check")
+def check_command(target: Path, *, draft: tuple[Path, ...] = (), room: Room = Room(), common: Common = Common()) -> int:
+    """Answer from headers, before any weight is read: does the pair work, does it fit, what will disappoint.
+
+    Exits with 2 where a pair cannot work or a file cannot be read.
+
+    Parameters
+    ----------
+    target
+        A GGUF file, or a folder of safetensors with its config.json.
+    draft
+        A draft model, in the same forms; may be given several times.
+    """
+    from rich.console import Console
+
+    from .calibrate.check import check, exit_code
+    from .profiler.checkpoints.reading import read_checkpoint
+    from .profiler.engine_rules import engine_of, engine_rules
+    from .reports.check import print_check
+
+    options, sampling = room.options()
+    read, drafts = read_checkpoint(target), [read_checkpoint(path) for path in draft]
+    rules = engine_rules(room.engine or engine_of(read.format).name, room.engine_build)
+    report = check(read, drafts, options, stamped(), rules, sampling)
+    if common.json:
+        print_json(report)
+    else:
+        print_check(Console(), report)
+    return exit_code(report)
+
+
+@app.command(name="machine")
+def machine_command(*, seconds: float = 8.0, device: str = "", threads: int = 0, common: Common = Common()) -> int:
+    """Device, driver, clocks, power, memory, bandwidth, and what would spoil a measurement here. Changes nothing.
+
+    Parameters
+    ----------
+    seconds
+        Time for the bandwidth; 0 leaves it out.
+    device
+        cuda, mps or cpu; the GPU, where there is one, without it.
+    threads
+        Threads of the bandwidth on the processor; 0 leaves torch's own choice.
+    """
+    from rich.console import Console
+
+    from .profiler.machine import machine_report
+    from .reports.machine import print_machine
+
+    check_machine(seconds, device, threads)
+    stamp = stamped()
+    report = machine_report(stamp.created, stamp.tool_version, device, threads, seconds)
+    if common.json:
+        print_json(report)
+    else:
+        print_machine(Console(), report)
+    return GOOD
 
 
 @app.command(name="profile")
@@ -185,7 +256,7 @@ def recommend(*, common: Common = Common()) -> int:
     if common.json:
         print_json(recommendation)
     else:
-        print_verdict(recommendation, None, profile)
+        print_verdict(recommendation, None, profile, examined(profile, calibrated, calibration, recommendation, None))
     return GOOD
 
 
@@ -207,7 +278,8 @@ def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), c
     if common.json:
         print_json(validation)
     else:
-        print_verdict(recommendation, validation, profile)
+        seen = examined(profile, calibrated, calibration, recommendation, validation)
+        print_verdict(recommendation, validation, profile, seen)
     missed = missed_tolerance(validation, check)
     if missed:
         warn(missed)
@@ -215,13 +287,70 @@ def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), c
 
 
 @app.command
+def parity(
+    *targets: Path, choice: EngineChoice = EngineChoice(), compared: Compared = Compared(), common: Common = Common()
+) -> int:
+    """Does speculation leave the text alone, and were the sampling settings used that were sent?
+
+    Writes parity.json. Exits with 2 where the output of a drafter is not the target's own.
+
+    Parameters
+    ----------
+    targets
+        Models (GGUF files); none: the engine's embedded demo.
+    """
+    from rich.console import Console
+
+    from .profiler.finding import ERROR
+    from .reports.parity import print_parity
+
+    check_out(common.out)
+    compared.check()
+    with opened_job(choice.options(targets), common) as job:
+        found = parity_to(job, compared, common)
+    if common.json:
+        print_json(found)
+    else:
+        print_parity(Console(), found)
+    return WRONG if any(one.severity == ERROR for one in found.findings) else GOOD
+
+
+@app.command
+def diagnose(*, workload: str = "", draft_tokens: int | None = None, common: Common = Common()) -> int:
+    """Why speculation is slow, or no faster, here: causes ranked by the milliseconds that each takes of a round.
+
+    Parameters
+    ----------
+    workload
+        One workload; all of them without it.
+    draft_tokens
+        The draft length to explain; the fastest one forecast without it, of imported rows every one.
+    """
+    from rich.console import Console
+
+    from .reports.diagnosis import print_diagnosis
+
+    check_out(common.out)
+    check_counts(("--draft-tokens", draft_tokens, 1, MOST_DRAFT_TOKENS))
+    diagnoses = diagnosed_in(common, workload, draft_tokens)
+    if common.json:
+        print_json({"diagnoses": diagnoses})
+        return GOOD
+    for diagnosis in diagnoses:
+        print_diagnosis(Console(), diagnosis)
+    return GOOD
+
+
+@app.command
 def report(*, common: Common = Common()) -> int:
     """Write report.html from the files in the output folder; it opens offline."""
     check_out(common.out)
     profile = stored_profile(common.path(PROFILE))
-    _, calibration = stored_calibration(profile, common)
+    calibrated, calibration = stored_calibration(profile, common)
     recommendation = stored_recommendation(profile, calibration, common)
-    files = reported_to(profile, calibration, recommendation, stored_validation(recommendation, common), common)
+    validation = stored_validation(recommendation, common)
+    seen = examined(profile, calibrated, calibration, recommendation, validation)
+    files = reported_to(profile, calibration, recommendation, validation, common, seen)
     if common.json:
         print_json({"files": files})
     else:
@@ -316,13 +445,20 @@ def print_imported(part: "Imported") -> None:
         print(f"  {one_line(f'{len(part.left_out)} left out, the first: {part.left_out[0]}')}")
 
 
-def print_verdict(recommendation: "Recommendation", validation: "Validation | None", profile: "Profile") -> None:
-    """The verdict on stdout."""
+def print_verdict(
+    recommendation: "Recommendation", validation: "Validation | None", profile: "Profile", seen: "Examined"
+) -> None:
+    """The verdict on stdout, then the checklist and what drafting costs."""
     from rich.console import Console
 
     from .reports import terminal
+    from .reports.check import print_checklist
+    from .reports.diagnosis import print_causes
 
     terminal.print_verdict(Console(), recommendation, validation, profile)
+    if seen.checklist:
+        print_checklist(Console(), seen.checklist)
+    print_causes(Console(), seen.diagnoses)
     for text in validation.warnings if validation else ():
         warn(text)
 

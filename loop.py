@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from . import __version__
-from .options import Check, Common
+from .options import Check, Common, Compared
 from .process import alone_in, undisturbed, warn
 from .profiler.errors import InputError, WorkFailed
 
 if TYPE_CHECKING:
     from .calibrate.arms import Settled
+    from .calibrate.check_records import ChecklistItem
     from .calibrate.fit import Calibrated
     from .calibrate.importers.base import Given, Imported
-    from .calibrate.records import Calibration, Recommendation, Validation
+    from .calibrate.records import Calibration, Diagnosis, Recommendation, Validation
+    from .model.shape import Shape
     from .profiler.job import Job, Options, Stamp
+    from .profiler.parity import Parity
     from .profiler.records import Measurement, Profile, Record, Request, Run, Setting
     from .profiler.session import Progress as SessionProgress
     from .reports.terminal import Progress
@@ -27,6 +30,7 @@ VALIDATION_SECONDS = 240.0
 """Time for repeats beyond the least number."""
 PROFILE, CALIBRATION = "profile.json", "calibration.json"
 RECOMMENDATION, VALIDATION, REPORT = "recommendation.json", "validation.json", "report.html"
+PARITY = "parity.json"
 
 R = TypeVar("R", bound="Record")
 
@@ -38,8 +42,21 @@ def opened_job(options: "Options", common: Common) -> "Iterator[Job]":
 
     with _progress() as tell:
         job = prepare(options, stamped(), common.path("logs"), tell)
+    for text in _short_of_room(job.blank):
+        warn(text)
     with closing(job, common):
         yield job
+
+
+def _short_of_room(blank: "Profile") -> tuple[str, ...]:
+    """What would not fit, before anything is loaded: each target with each drafter at its longest draft."""
+    from .calibrate.check_memory import candidate_findings
+    from .profiler.finding import WARNING
+
+    if blank.engine.name.startswith("fake") or blank.engine.command[:1] and "://" in blank.engine.command[0]:
+        return ()  # simulated, or a server that has its memory already
+    found = (finding for candidate in blank.candidates for finding in candidate_findings(candidate, blank.models))
+    return tuple(dict.fromkeys(finding.sentence for finding in found if finding.severity == WARNING))
 
 
 @contextmanager
@@ -179,13 +196,74 @@ def reported_to(
     recommendation: "Recommendation",
     validation: "Validation | None",
     common: Common,
+    seen: "Examined | None" = None,
 ) -> tuple[str, ...]:
     """Write report.html; the paths of all files that lie in the output folder now."""
     from .reports.page import write_report
 
-    write_report(common.path(REPORT), profile, calibration, recommendation, validation)
+    found = seen or Examined()
+    write_report(
+        common.path(REPORT), profile, calibration, recommendation, validation, found.checklist, found.diagnoses
+    )
     names = (PROFILE, CALIBRATION, RECOMMENDATION, *((VALIDATION,) if validation else ()), REPORT)
     return tuple(str(common.path(name)) for name in names)
+
+
+class Examined(NamedTuple):
+    """What is said beside a verdict: the seven points, and why drafting costs what it costs."""
+
+    checklist: "tuple[ChecklistItem, ...]" = ()
+    diagnoses: "tuple[Diagnosis, ...]" = ()
+
+
+def examined(
+    profile: "Profile",
+    calibrated: "Calibrated",
+    calibration: "Calibration",
+    recommendation: "Recommendation",
+    validation: "Validation | None",
+) -> Examined:
+    """Checklist and diagnoses of what was measured; of imported rows the diagnoses alone."""
+    from .calibrate.checklist_after import checklist_after
+    from .calibrate.reported import speaks_of
+
+    if speaks_of(profile):
+        return Examined(diagnoses=_diagnosed_rows(profile, "", None))
+    return Examined(
+        checklist_after(profile, calibration, recommendation, validation),
+        diagnosed(profile, calibrated, recommendation, validation),
+    )
+
+
+def parity_to(job: "Job", asked: Compared, common: Common) -> "Parity":
+    """Compare each drafter's output, sampling and acceptance with plain decoding, and write parity.json."""
+    from msgspec.structs import replace
+
+    from .profiler.files import write_record
+    from .profiler.parity import parity
+
+    arms = [
+        one.setting(one.draft_tokens[len(one.draft_tokens) // 2]) for one in job.blank.candidates if one.draft_tokens
+    ]
+    if not arms:
+        raise InputError("parity: nothing drafts here; give a --draft, or a target whose engine drafts by n-grams")
+    sampling = replace(job.blank.sampling, temperature=asked.temperature)
+    unequal = None if asked.mismatch is None else replace(sampling, temperature=asked.mismatch)
+    stamp = stamped()
+    with _progress() as tell:
+        found = parity(
+            job.engine,
+            arms,
+            job.prompts,
+            sampling,
+            draws=asked.draws,
+            unequal=unequal,
+            created=stamp.created,
+            tool_version=stamp.tool_version,
+            on_step=lambda done, total: tell(f"compared {done} of {total} drafters"),
+        )
+    write_record(common.path(PARITY), found)
+    return found
 
 
 def started(
@@ -240,6 +318,80 @@ def fresh_rounds(
     for request in check_requests(profile, settings):
         tell(f"checking rounds of {_named(request.settings[0])}")
         yield execute(job.engine, request, profile, job.prompts, clock)
+
+
+def diagnosed(
+    profile: "Profile",
+    calibrated: "Calibrated",
+    recommendation: "Recommendation",
+    validation: "Validation | None",
+    workload: str = "",
+    draft_tokens: int | None = None,
+) -> "tuple[Diagnosis, ...]":
+    """Causes of what drafting costs: of the fastest drafting setting by forecast on each workload, or of one length.
+
+    Raises InputError for a workload or a length that there is not.
+    """
+    from msgspec.structs import replace
+
+    from .calibrate.diagnose import diagnose
+    from .calibrate.examine import symptoms_of, usual_setting
+
+    names = [one.workload for one in recommendation.workloads]
+    if workload and workload not in names:
+        raise InputError(f"--workload {workload}: no such workload; choose one of {', '.join(names)}")
+    stamp, found = stamped(), []
+    for name in [workload] if workload else names:
+        setting = usual_setting(recommendation, name, draft_tokens)
+        if setting is not None:
+            shape = _shape_of(profile, setting.target)
+            diagnosis = diagnose(symptoms_of(profile, calibrated, setting, name, validation, shape))
+            found.append(replace(diagnosis, created=stamp.created, tool_version=stamp.tool_version))
+    return tuple(found)
+
+
+def _shape_of(profile: "Profile", label: str) -> "Shape | None":
+    """The target's shape, where its file is still there to be read."""
+    from .profiler.checkpoints.reading import read_checkpoint
+
+    path = next((model.path for model in profile.models if model.label == label), "")
+    try:
+        return read_checkpoint(path).shape if path and os.path.exists(path) else None
+    except InputError:
+        return None
+
+
+def diagnosed_in(common: Common, workload: str = "", draft_tokens: int | None = None) -> "tuple[Diagnosis, ...]":
+    """The diagnoses of the files in the output folder: measured ones, or every imported row that drafts."""
+    from .calibrate.reported import speaks_of
+
+    profile = stored_profile(common.path(PROFILE))
+    if speaks_of(profile):
+        found = _diagnosed_rows(profile, workload, draft_tokens)
+    else:
+        calibrated, calibration = stored_calibration(profile, common)
+        recommendation = stored_recommendation(profile, calibration, common)
+        validation = stored_validation(recommendation, common)
+        found = diagnosed(profile, calibrated, recommendation, validation, workload, draft_tokens)
+    if not found:
+        asked = f" with {draft_tokens} draft tokens" if draft_tokens else ""
+        raise InputError(f"{common.path(PROFILE)}: no setting{asked} drafts there, so that there is nothing to explain")
+    return found
+
+
+def _diagnosed_rows(profile: "Profile", workload: str, draft_tokens: int | None) -> "tuple[Diagnosis, ...]":
+    from msgspec.structs import replace
+
+    from .calibrate.diagnose import diagnose
+    from .calibrate.examine import symptoms_of_rows
+
+    stamp = stamped()
+    asked = [
+        one
+        for one in symptoms_of_rows(profile)
+        if workload in ("", one.workload) and draft_tokens in (None, one.draft_tokens)
+    ]
+    return tuple(replace(diagnose(o), created=stamp.created, tool_version=stamp.tool_version) for o in asked)
 
 
 def stored_profile(path: Path) -> "Profile":

@@ -6,23 +6,31 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Parameter
 
 from .profiler.errors import InputError
 
 if TYPE_CHECKING:
+    from .calibrate.check_memory import MemoryOptions
+    from .calibrate.checklist import AskedSampling
     from .calibrate.importers.base import Given
     from .profiler.job import Options
 
+T = TypeVar("T")
 TOLERANCE = 0.10
 MOST_DRAFT_TOKENS = 64
 MOST_SPEED = 1e6
 SIZES = {"B": 1, "MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 MOST_CONTEXT = 10_000_000
+MOST_STREAMS = 1024
 LONGEST_NAME = 255
 MOST_REPEATS_ASKED = 1000
+MOST_SECONDS = 600.0
+MOST_TEMPERATURE = 5.0
+MOST_DRAWS = 10_000
+MOST_THREADS = 4096
 MOST_SEED = 2**32 - 2
 """4294967295 means a random seed to llama-server."""
 
@@ -75,6 +83,75 @@ class EngineChoice:
             seed=self.seed,
             draft_tokens=parse_draft_tokens(self.draft_tokens) if self.draft_tokens is not None else (),
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """What is to fit, for a check before anything loads. What stands behind -- counts where an option is left out."""
+
+    context: Annotated[int | None, Parameter(help="Tokens that each stream is to hold; 8,192 without it.")] = None
+    draft_tokens: Annotated[int | None, Parameter(help="Draft tokens; the engine's default of 3 without it.")] = None
+    streams: Annotated[int | None, Parameter(help="Requests side by side.")] = None
+    kv_type: Annotated[str | None, Parameter(help="Type of the KV cache: f16, q8_0, ...")] = None
+    memory: Annotated[str | None, Parameter(help="Memory for models, such as 24GB; what is free without it.")] = None
+    engine: Annotated[str | None, Parameter(help="llama.cpp, vllm or transformers; by the format without it.")] = None
+    engine_build: Annotated[str, Parameter(help="Build of the engine, such as b8842.")] = ""
+    engine_flag: Annotated[tuple[str, ...], Parameter(show=False, allow_leading_hyphen=True)] = ()
+
+    def options(self) -> "tuple[MemoryOptions, AskedSampling]":
+        """Memory and sampling as the check takes them. Raises InputError."""
+        from .calibrate.check_memory import MemoryOptions
+        from .calibrate.checklist import AskedSampling
+        from .profiler.free_memory import free_memory, host_free_bytes
+        from .profiler.server_flags import asked_of
+
+        asked = asked_of(self.engine_flag)
+        check_counts(("--context", self.context, 0, MOST_CONTEXT), ("--streams", self.streams, 1, MOST_STREAMS))
+        check_counts(("--draft-tokens", self.draft_tokens, 0, MOST_DRAFT_TOKENS))
+        given = parse_size("--memory", self.memory) if self.memory is not None else None
+        free = free_memory(given)
+        said = {
+            "context": _first(self.context, asked.context),
+            "draft_tokens": _first(self.draft_tokens, asked.draft_tokens),
+            "streams": _first(self.streams, asked.streams),
+            "kv_type_k": _first(self.kv_type, asked.kv_type_k),
+            "kv_type_v": _first(self.kv_type, asked.kv_type_v),
+            "draft_kv_type_k": asked.draft_kv_type_k,
+            "draft_kv_type_v": asked.draft_kv_type_v,
+        }
+        try:
+            options = MemoryOptions(
+                free=free,
+                host_bytes=host_free_bytes() if free.on_device else None,
+                **{name: value for name, value in said.items() if value is not None},
+            )
+        except ValueError as error:
+            raise InputError(f"check: {error}") from None
+        return options, AskedSampling(asked.sampling, asked.sampling)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """What of the output is compared with plain decoding."""
+
+    temperature: Annotated[float, Parameter(help="Temperature that is served; 0 is greedy.")] = 0.0
+    mismatch: Annotated[
+        float | None, Parameter(help="Also measure what this other temperature does to acceptance.")
+    ] = None
+    draws: Annotated[
+        int, Parameter(help="Sampled replies to each prompt that tell the law of sampled text; 0: none.")
+    ] = 0
+
+    def check(self) -> None:
+        """Raises InputError."""
+        for option, value in (("--temperature", self.temperature), ("--mismatch", self.mismatch)):
+            if value is not None and not 0 <= value <= MOST_TEMPERATURE:
+                raise InputError(f"{option} {value}: give a temperature from 0 to {MOST_TEMPERATURE:g}")
+        check_counts(("--draws", self.draws, 0, MOST_DRAWS))
+        if self.draws and not self.temperature:
+            raise InputError("--draws asks for sampled text: give a --temperature above 0")
 
 
 @Parameter(name="*")
@@ -176,10 +253,31 @@ def check_out(out: Path) -> None:
         raise InputError(f"--out {out}: not writable ({error.strerror or error}); choose another --out") from None
 
 
+def _first(*values: T | None) -> T | None:
+    """The first that is given."""
+    return next((value for value in values if value is not None), None)
+
+
 def check_seed(seed: int) -> None:
     """Refuse a seed that the engine or the bootstrap would not take."""
     if not 0 <= seed <= MOST_SEED:
         raise InputError(f"--seed {seed}: give a whole number from 0 to {MOST_SEED}")
+
+
+def check_counts(*counts: tuple[str, int | None, int, int]) -> None:
+    """Refuse (option, value, low, high) outside its bounds; None is not given."""
+    for option, value, low, high in counts:
+        if value is not None and not low <= value <= high:
+            raise InputError(f"{option} {value}: give a whole number from {low} to {high:,}")
+
+
+def check_machine(seconds: float, device: str, threads: int) -> None:
+    """Refuse a time, device or number of threads that there cannot be."""
+    if not 0 <= seconds <= MOST_SECONDS:
+        raise InputError(f"--seconds {seconds}: give 0 (no bandwidth) to {MOST_SECONDS:.0f}")
+    if device not in ("", "cuda", "mps", "cpu"):
+        raise InputError(f"--device {device}: give cuda, mps or cpu, or leave it out")
+    check_counts(("--threads", threads, 0, MOST_THREADS))
 
 
 def check_repeats(check: Check) -> None:

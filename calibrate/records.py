@@ -233,6 +233,8 @@ class ValidationRow(Record, kw_only=True):
     drafted: int
     tokens_per_round_forecast: float | None = None
     tokens_per_round_measured: float | None = None
+    effective: dict[str, str] = {}
+    """Settings read back from the engine, in its own names."""
     chosen: bool = False
 
 
@@ -351,4 +353,54 @@ class Comparison(Record, kw_only=True):
     findings: tuple[str, ...]
     """What differs, the cause before what follows from it; or that nothing does, and what would have been seen."""
     numbers: tuple[ComparedNumber, ...]
+    notes: tuple[str, ...] = ()
+
+
+class Cause(Record, kw_only=True):
+    """One reason why a setting is not faster, if it alone were mended and all else stayed.
+
+    seconds_per_round = seconds of the round - tokens per round / tokens_per_second: what the mended setting would take for
+    the same tokens less. None where the figures do not tell.
+    """
+
+    id: str
+    account: str
+    """What the seconds are taken from: draft, verification, overhead, rollback, tokens (acceptance), plain (the pass that plain
+    decoding makes too), round (all of it). The seconds of causes of one account never add up to more than there are."""
+    seconds_per_round: float | None
+    tokens_per_second: float | None
+    """With this mended."""
+    gives_back_tokens_per_second: float | None
+    derived: str
+    """How that speed was derived."""
+    evidence: str
+    change: str
+    """The setting to change."""
+    provenance: str
+    """measured, calibrated or prior."""
+
+
+class Diagnosis(Record, kw_only=True):
+    """Why a setting is as fast as it is: causes, the dearest first. Never empty: where nothing is wrong, no-cause."""
+
+    kind: str = "specgauge-diagnosis"
+    schema_version: int = 1
+    created: str = ""
+    tool_version: str = ""
+    setting: Setting
+    workload: str = ""
+    verdict: str
+    """faster, slower, even (within the noise of the two speeds), unknown (no paired baseline)."""
+    per: str = "round"
+    """round, or token where tokens per round are not known: seconds are then those of one token, and at least that much of a
+    round."""
+    tokens_per_second: float
+    baseline_tokens_per_second: float | None
+    speed_up: float | None
+    tokens_per_round: float | None
+    round_seconds: float
+    plain_step_seconds: float | None
+    causes: tuple[Cause, ...]
+    gate: tuple[str, ...] = ()
+    """Break-even, the first token against its cost, and the rules of thumb with whether they agree."""
     notes: tuple[str, ...] = ()

@@ -159,6 +159,7 @@ class _Arm:
     setting: Setting
     forecast: SettingForecast
     replies: tuple[tuple[PromptRun, ...], ...]
+    effective: dict[str, str]
     speeds: tuple[float, ...]
     plain: tuple[float, ...]
     drift: tuple[float, ...]
@@ -199,6 +200,7 @@ def _arms_of(
             setting=run.setting,
             forecast=_for_session(known.get(run.setting), session.forecast(run.setting, workload)),
             replies=tuple(tuple(once) for once in by_repeat(run, workload)),
+            effective=run.effective,
             speeds=tuple(repeat_speeds(run, workload)),
             plain=plain,
             drift=drift,
@@ -247,6 +249,7 @@ def _row(profile: Profile, arm: _Arm, choices: dict[str, Setting]) -> Validation
         drafted=sum(reply.drafted for reply in replies),
         tokens_per_round_forecast=arm.forecast.tokens_per_round,
         tokens_per_round_measured=_tokens_per_round(replies),
+        effective=arm.effective,
         chosen=arm.setting == choices.get(arm.workload, choices[""]),
     )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from .candidates import candidates_of, drafter_kind
+from .candidates import candidates_of
 from .engines.base import Engine
 from .errors import InputError
 from .records import Candidate, Key, ModelFile, Profile, Sampling
@@ -203,18 +203,18 @@ def _real(path: Path) -> Path:
 
 
 def _check_pairs(targets: Sequence[ModelFile], drafts: Sequence[ModelFile]) -> tuple[str, ...]:
-    """Warnings about the pairs; InputError for one that cannot work."""
+    """Warnings about the pairs, from their headers; InputError for one that cannot work."""
+    from .checkpoints.reading import read_checkpoint
     from .preflight import check_pair
 
     warnings: list[str] = []
+    read = {model.path: read_checkpoint(model.path) for model in (*targets, *drafts)} if drafts else {}
     for target in targets:
         for draft in drafts:
-            if drafter_kind(draft) != "model":
-                continue  # a head has no tokenizer of its own: the server says whether it fits
-            pair = check_pair(target, draft)
-            if pair.verdict == "incompatible":
-                raise InputError("; ".join(pair.reasons))
-            warnings += [*pair.warnings, *(pair.reasons if pair.verdict == "unknown" else ())]
+            pair = check_pair(read[target.path], read[draft.path])
+            if not pair.works:
+                raise InputError(pair.refusal)
+            warnings += pair.warnings
     return tuple(dict.fromkeys(warnings))
 
 

@@ -4,15 +4,17 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..calibrate.records import Calibration, Recommendation, Validation
+from ..calibrate.check_records import ChecklistItem
+from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
 from ..profiler.errors import InputError, WorkFailed
 from ..profiler.records import ModelFile, Profile
 from . import figures
 from .commands import command_for
+from .diagnosis import cause_cells
 from .numbers import duration, gigabytes_per_second, mebibytes, percent, plain, short, tokens_per_second, with_bounds
 from .panels import Section, Table
 from .verdict import (
@@ -92,6 +94,8 @@ class Page:
     unsettled: tuple[str, ...]
     sections: tuple[Section, ...]
     facts: tuple[Fact, ...]
+    checklist: Table
+    causes: Table
     models: Table
     dropped: tuple[Fact, ...]
     rejected: tuple[str, ...]
@@ -108,15 +112,22 @@ def write_report(
     calibration: Calibration,
     recommendation: Recommendation,
     validation: Validation | None = None,
+    checklist: Sequence[ChecklistItem] = (),
+    diagnoses: Sequence[Diagnosis] = (),
 ) -> Path:
     """Write the report to `path` whole or not at all; returns it. Raises WorkFailed where it cannot be written."""
-    page = report_page(profile, calibration, recommendation, validation)
+    page = report_page(profile, calibration, recommendation, validation, checklist, diagnoses)
     _write_whole(Path(path), _render(page))
     return Path(path)
 
 
 def report_page(
-    profile: Profile, calibration: Calibration, recommendation: Recommendation, validation: Validation | None
+    profile: Profile,
+    calibration: Calibration,
+    recommendation: Recommendation,
+    validation: Validation | None,
+    checklist: Sequence[ChecklistItem] = (),
+    diagnoses: Sequence[Diagnosis] = (),
 ) -> Page:
     """The contents of the report as values."""
     verdicts = workload_verdicts(recommendation, validation, profile)
@@ -132,6 +143,8 @@ def report_page(
         unsettled=recommendation.unsettled,
         sections=sections,
         facts=tuple(_facts(profile, calibration, recommendation, validation)),
+        checklist=_checklist_table(checklist),
+        causes=_causes_table(diagnoses),
         models=_models_table(profile.models),
         dropped=_named({**profile.dropped, **recommendation.dropped}),
         rejected=_rejected(profile),
@@ -299,6 +312,21 @@ def _times(profile: Profile, validation: Validation | None) -> str:
         f"{text}; validation {duration(validation.validation_seconds)}; running every candidate instead "
         f"{duration(validation.sweep_seconds)} ({how})"
     )
+
+
+def _checklist_table(items: Iterable[ChecklistItem]) -> Table:
+    words = {"pass": "pass", "fail": "FAIL", "not_measured": "not measured"}
+    return Table(("point", "status", "evidence"), tuple((i.id, words[i.status], plain(i.detail, 400)) for i in items))
+
+
+def _causes_table(diagnoses: Iterable[Diagnosis]) -> Table:
+    columns = ("workload", "setting", "cause", "takes", "what to change", "evidence")
+    rows = (
+        (*cause_cells(diagnosis, cause), plain(cause.evidence, 600))
+        for diagnosis in diagnoses
+        for cause in diagnosis.causes
+    )
+    return Table(columns, tuple(rows))
 
 
 def _models_table(models: Iterable[ModelFile]) -> Table:

@@ -81,7 +81,9 @@ def test_each_step_can_be_redone_from_the_one_before_it(ran: Path, capsys: pytes
 def test_run_json_is_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert cli.main(["run", "--engine", "fake:loses-at-90", "--out", str(tmp_path), "--json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert set(document) == {"recommendation", "validation", "files"}
+    assert set(document) == {"recommendation", "validation", "files", "checklist", "diagnoses"}
+    assert len(document["checklist"]) == 7
+    assert [one["causes"][0]["id"] for one in document["diagnoses"]] == ["acceptance-below-break-even"] * 2
     assert document["recommendation"]["verdict"] == "do-not-speculate"
     assert [Path(path).name for path in document["files"]] == list(FILES)
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from ...model.experts import distinct_experts
 from ..records import Candidate, ModelFile, Prompt, Setting
 from ..workloads import PromptText, prompt_text
 from .base import Unsupported
@@ -29,15 +30,29 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class ExpertReads:
+    """Routed experts: each distinct one that a pass touches is read for `seconds_each`, in all layers together."""
+
+    experts: int
+    per_token: int
+    seconds_each: float
+
+    def seconds(self, width: int) -> float:
+        return self.seconds_each * float(distinct_experts(self.experts, self.per_token, width))
+
+
+@dataclass(frozen=True)
 class StepCurve:
     """Seconds of a pass over width and context; the segments in ascending order, the first from width 1."""
 
     segments: tuple[Segment, ...]
     per_context_token_seconds: float = 0.0
+    experts: ExpertReads | None = None
 
     def seconds(self, width: int, context: int) -> float:
         kernel = next(segment for segment in reversed(self.segments) if segment.first_width <= width)
-        return kernel.base_seconds + kernel.per_token_seconds * width + self.per_context_token_seconds * context
+        line = kernel.base_seconds + kernel.per_token_seconds * width + self.per_context_token_seconds * context
+        return line if self.experts is None else line + self.experts.seconds(width)
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,38 @@ class FakeRound:
 
 
 @dataclass(frozen=True)
+class Fault:
+    """What is wrong with a machine; as it stands, nothing.
+
+    `spill_from` drafted tokens on, each round takes `spill_seconds` more, and the device shows it. `slowdown` multiplies
+    rounds with a draft while the clock falls alike. The first `cold_replies` of a setting take `cold_factor` times as long.
+    `most_drafted` is what the engine drafts at most, whatever was asked. `effective` is what it says it uses beside that.
+    """
+
+    spill_from: int = 0
+    spill_seconds: float = 0.0
+    slowdown: float = 1.0
+    reasons: tuple[str, ...] = ()
+    cold_replies: int = 0
+    cold_factor: float = 1.0
+    most_drafted: int = 0
+    effective: tuple[tuple[str, str], ...] = ()
+
+    def spills(self, drafted: int) -> bool:
+        return 0 < self.spill_from <= drafted
+
+    def drafting(self, seconds: float, drafted: int) -> float:
+        """Seconds of a round with a draft, which takes `seconds` on a sound machine."""
+        return seconds * self.slowdown + (self.spill_seconds if self.spills(drafted) else 0.0)
+
+    def drafted(self, asked: int) -> int:
+        return min(asked, self.most_drafted) if self.most_drafted else asked
+
+
+SOUND = Fault()
+
+
+@dataclass(frozen=True)
 class FakeMachine:
     """A machine, its models and its workloads; everything there is to know."""
 
@@ -118,6 +165,7 @@ class FakeMachine:
     ngram_size: int = 3
     model_lengths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
     ngram_lengths: tuple[int, ...] = (3, 4, 5, 6, 8, 12, 16)
+    fault: Fault = SOUND
 
     # what there is
 
@@ -187,10 +235,11 @@ class FakeMachine:
         if drafted == 0:
             return verification
         if setting.drafter == "ngram":
-            return verification + self.ngram_overhead_seconds
+            return self.fault.drafting(verification + self.ngram_overhead_seconds, drafted)
         draft = self.model(setting.draft).curve
         drafting = drafted * draft.seconds(1, context) + draft.seconds(drafted + 1, context)
-        return drafting + verification + self.overhead_seconds + self.overhead_per_token_seconds * drafted
+        sound = drafting + verification + self.overhead_seconds + self.overhead_per_token_seconds * drafted
+        return self.fault.drafting(sound, drafted)
 
     # where drafters agree
 
@@ -232,8 +281,9 @@ class FakeMachine:
         if setting.drafter == "none":
             return 0, 0
         if setting.drafter == "model":
-            ahead = self.matches(setting, prompt)[t - 1 : t - 1 + setting.draft_tokens]
-            return setting.draft_tokens, next((i for i, bit in enumerate(ahead) if not bit), len(ahead))
+            wanted = self.fault.drafted(setting.draft_tokens)
+            ahead = self.matches(setting, prompt)[t - 1 : t - 1 + wanted]
+            return wanted, next((i for i, bit in enumerate(ahead) if not bit), len(ahead))
         offers, runs = self.offers_and_runs(setting, prompt)
         copied = min(setting.draft_tokens, offers[t - 1])
         history = prompt_tokens + t - 1
