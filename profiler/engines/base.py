@@ -4,7 +4,8 @@ One method measures one thing once; repeating, warming up, interleaving and drif
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
 from ..errors import WorkFailed
 from ..records import EngineInfo, Key, MatchTrace, PromptRun, RoundSample, Sampling, Setting, StepSample, Trace
@@ -17,6 +18,26 @@ class Unsupported(Exception):
 
 class EngineFailed(WorkFailed):
     """The engine refused, crashed or stopped answering; one line: what, the cause from its log, where the log is."""
+
+
+class Likely(NamedTuple):
+    """A token that may come next, and the natural logarithm of its probability."""
+
+    token: int
+    log_probability: float
+
+
+@dataclass(frozen=True)
+class ReplyTokens:
+    """A reply as token ids; `likely` for each of them: the likeliest tokens of its place, best first.
+
+    A place is empty where the engine does not tell (llama-server: all but the first token of a speculative reply).
+    """
+
+    tokens: tuple[int, ...]
+    likely: tuple[tuple[Likely, ...], ...] = ()
+    drafted: int = 0
+    accepted: int = 0
 
 
 class Engine(Protocol):
@@ -44,6 +65,27 @@ class Engine(Protocol):
 
     def run(self, setting: Setting, prompt: PromptText, sampling: Sampling) -> PromptRun:
         """One reply end to end, its prompt not cached. Raises EngineFailed."""
+        ...
+
+    def reply(
+        self,
+        setting: Setting,
+        prompt: PromptText,
+        sampling: Sampling,
+        *,
+        after: Sequence[int] = (),
+        new_tokens: int | None = None,
+        likely: int = 0,
+        sampled: bool = False,
+        cached: bool = False,
+    ) -> ReplyTokens:
+        """The tokens of one reply, for their content: nothing is timed. Raises Unsupported where none are returned.
+
+        `after`: tokens of the reply that stand already, read together with the prompt. `new_tokens`: those of the prompt
+        where None. `likely`: how many of the likeliest tokens to tell at each place, by the model's own probabilities or,
+        if `sampled`, by those that the sampler draws from. `cached`: what was read for the last reply may be reused.
+        Settings that the engine used differently from what was sent are in effective(), and raise nothing.
+        """
         ...
 
     def step_time(self, model: str, role: str, kind: str, width: int, context: int, streams: int = 1) -> StepSample:

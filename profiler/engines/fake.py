@@ -30,8 +30,9 @@ from ..records import (
     Trace,
 )
 from ..workloads import PromptText
-from .base import EngineFailed, Unsupported
-from .fake_machine import MACHINES, NGRAM_METHOD, FakeMachine, prompt_tokens
+from .base import EngineFailed, ReplyTokens, Unsupported
+from .fake_machine import MACHINES, NGRAM_METHOD, SOUND, FakeMachine, prompt_tokens
+from .fake_text import FakeText
 
 __all__ = ["MACHINES", "FakeEngine", "FakeMachine", "demo"]
 
@@ -45,6 +46,10 @@ VERIFY_PASSES = 6
 DECODE_TOKENS = 8
 COLD_CALLS = 2
 COLD_FACTOR = 1.3
+PLAIN_WATTS, SPILL_WATTS = 360.0, 250.0
+PLAIN_BUS_BYTES_PER_SECOND, SPILL_BUS_BYTES_PER_SECOND = 0.2e9, 11e9
+PLAIN_FREE_BYTES, SPILL_FREE_BYTES = 2 << 30, 446 << 20
+"""What a device with a fault shows; a spill as in qwen38-mtp pull request 48."""
 SPELLINGS = {
     "draft_tokens": "--spec-draft-n-max",
     "draft_model": "-md",
@@ -56,7 +61,9 @@ SPELLINGS = {
 class FakeEngine:
     """Engine protocol over `machine`. With `crash_after` n, every call after the n-th one fails as a dead server does."""
 
-    def __init__(self, machine: FakeMachine, seed: int = 1, crash_after: int | None = None):
+    def __init__(
+        self, machine: FakeMachine, seed: int = 1, crash_after: int | None = None, text: FakeText | None = None
+    ):
         self.machine = machine
         self._seed = seed
         self._dice = random.Random(f"{machine.name}|{seed}")
@@ -64,6 +71,11 @@ class FakeEngine:
         self._calls_left = crash_after
         self._warm: set[tuple[Setting, tuple[float, ...] | None]] = set()
         self._visits: Counter[tuple[str, str, int, int]] = Counter()
+        self._replies: Counter[Setting] = Counter()
+        self._drafted = 0
+        self._text = text or FakeText()
+        self._texts = 0
+        self._read_back: dict[Setting, dict[str, str]] = {}
 
     # identity
 
@@ -84,7 +96,9 @@ class FakeEngine:
         return Key(gpu=f"simulated {self.machine.name}", engine="fake", build=self.machine.name, backend="simulated")
 
     def effective(self, setting: Setting) -> dict[str, str]:
-        return {"speculative.n_max": str(setting.draft_tokens), "n_ctx": str(setting.context)}
+        drafted = self.machine.fault.drafted(setting.draft_tokens)
+        told = {"speculative.n_max": str(drafted), "n_ctx": str(setting.context)}
+        return told | dict(self.machine.fault.effective) | self._read_back.get(setting, {})
 
     # the simulated device
 
@@ -93,7 +107,23 @@ class FakeEngine:
         return self._now
 
     def device_state(self) -> DeviceState:
-        return DeviceState(clock_mhz=1500.0 / self._drift(), temperature_celsius=60.0)
+        clock = 1500.0 / self._drift()
+        if self.machine.fault == SOUND:
+            return DeviceState(clock_mhz=clock, temperature_celsius=60.0)
+        return self._faulty_state(clock)
+
+    def _faulty_state(self, clock: float) -> DeviceState:
+        """As after what was done last: slowed down by drafting, or paging."""
+        fault, drafts = self.machine.fault, self._drafted > 0
+        slow, paging = drafts and fault.slowdown > 1, fault.spills(self._drafted)
+        return DeviceState(
+            clock_mhz=clock / fault.slowdown if slow else clock,
+            power_watts=SPILL_WATTS if paging else PLAIN_WATTS,
+            temperature_celsius=88.0 if slow else 60.0,
+            memory_free_bytes=SPILL_FREE_BYTES if paging else PLAIN_FREE_BYTES,
+            pcie_rx_bytes_per_second=SPILL_BUS_BYTES_PER_SECOND if paging else PLAIN_BUS_BYTES_PER_SECOND,
+            event_reasons=fault.reasons if slow else (),
+        )
 
     def bandwidth(self, device: str, threads: int, seconds_budget: float) -> tuple[BandwidthSample, ...]:
         """As profiler/bandwidth.py measures it."""
@@ -156,6 +186,7 @@ class FakeEngine:
         if kind == "verify" and not self.machine.rollback:
             raise Unsupported("the simulated engine decodes one sequence at a time")
         self._call()
+        self._drafted = 0
         cold = COLD_FACTOR if self._visits[model, kind, width, context] < COLD_CALLS else 1.0
         self._visits[model, kind, width, context] += 1
         if kind == "decode":
@@ -181,7 +212,8 @@ class FakeEngine:
         if forced_rates is not None and not self.machine.forced_acceptance:
             raise Unsupported("the simulated engine cannot force acceptance")
         self._call()
-        drafted, at = setting.draft_tokens, context
+        drafted, at = self.machine.fault.drafted(setting.draft_tokens), context
+        self._drafted = drafted
         seconds, accepted = [], []
         for _ in range(rounds):
             seconds.append(self._spend(self.machine.round_seconds(setting, drafted, at)))
@@ -221,6 +253,24 @@ class FakeEngine:
             reply_sha256=hashlib.sha256(f"{setting.target}|{prompt.prompt.text_sha256}".encode()).hexdigest()[:16],
         )
 
+    def reply(
+        self,
+        setting: Setting,
+        prompt: PromptText,
+        sampling: Sampling,
+        *,
+        after: Sequence[int] = (),
+        new_tokens: int | None = None,
+        likely: int = 0,
+        sampled: bool = False,
+        cached: bool = False,
+    ) -> ReplyTokens:
+        self._call()
+        self._texts += 1
+        self._read_back[setting] = self._text.effective(sampling)
+        count = prompt.prompt.new_tokens if new_tokens is None else new_tokens
+        return self._text.reply(setting, prompt, sampling, after, count, likely, sampled, self._texts)
+
     def rounds(self, setting: Setting, prompts: Sequence[PromptText], sampling: Sampling) -> Trace:
         traces = []
         for prompt in prompts:
@@ -237,14 +287,24 @@ class FakeEngine:
     def _reply(self, setting: Setting, prompt: PromptText) -> PromptTrace:
         tokens = prompt_tokens(prompt.text)
         rounds = list(self.machine.rounds(setting, prompt.prompt, tokens))
+        cold = self._coldness(setting)
         return PromptTrace(
             prompt=prompt.prompt,
             prompt_tokens=tokens,
             reply_tokens=prompt.prompt.new_tokens,
-            seconds=tuple(self._spend(self.machine.round_seconds(setting, r.drafted, r.context)) for r in rounds),
+            seconds=tuple(
+                self._spend(cold * self.machine.round_seconds(setting, r.drafted, r.context)) for r in rounds
+            ),
             drafted=tuple(r.drafted for r in rounds),
             accepted=tuple(r.accepted for r in rounds),
         )
+
+    def _coldness(self, setting: Setting) -> float:
+        """By how much this reply is slower than one of a warm server."""
+        fault = self.machine.fault
+        self._drafted = fault.drafted(setting.draft_tokens)
+        self._replies[setting] += 1
+        return fault.cold_factor if self._replies[setting] <= fault.cold_replies else 1.0
 
     def match_trace(self, setting: Setting, prompt: PromptText, sampling: Sampling) -> MatchTrace:
         """Of the n-gram drafter, by replay over the plain reply; those of a draft model come from its rounds."""

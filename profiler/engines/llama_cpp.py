@@ -7,6 +7,7 @@ one round carry the same predicted_ms, and the increments of draft_n and draft_n
 
 import contextlib
 import hashlib
+import math
 import os
 import random
 import re
@@ -43,7 +44,7 @@ from ..records import (
     Trace,
 )
 from ..workloads import PromptText
-from .base import EngineFailed, Unsupported
+from .base import EngineFailed, Likely, ReplyTokens, Unsupported
 from .llama_server import LlamaServer
 
 WARM_UP_REQUESTS = 10
@@ -83,6 +84,28 @@ OUR_FLAGS = frozenset(
     )
 )
 """What specgauge sets itself, or what would change what is compared: refused behind --."""
+DRAFT_FLAGS = {
+    "-td": "-t",
+    "--threads-draft": "-t",
+    "--spec-draft-threads": "-t",
+    "-tbd": "-tb",
+    "--threads-batch-draft": "-tb",
+    "--spec-draft-threads-batch": "-tb",
+    "-ngld": "-ngl",
+    "--gpu-layers-draft": "-ngl",
+    "--n-gpu-layers-draft": "-ngl",
+    "--spec-draft-ngl": "-ngl",
+    "-devd": "-dev",
+    "--device-draft": "-dev",
+    "--spec-draft-device": "-dev",
+    "-ctkd": "-ctk",
+    "--cache-type-k-draft": "-ctk",
+    "--spec-draft-type-k": "-ctk",
+    "-ctvd": "-ctv",
+    "--cache-type-v-draft": "-ctv",
+    "--spec-draft-type-v": "-ctv",
+}
+"""Flags for a draft beside its target, and what they are for a model alone: a draft is timed as it will run."""
 PROBE_SECONDS = 60.0
 PROBE_BYTES = 2**22
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
@@ -112,12 +135,28 @@ def _output(command: list[str]) -> tuple[int, str]:
         return status, sink.read(PROBE_BYTES).decode(errors="replace")
 
 
+def draft_alone(flags: Sequence[str]) -> list[str]:
+    """What the user's `flags` say of the draft, as flags of a server that holds the draft alone."""
+    words = [word for flag in flags for word in flag.split("=", 1)]
+    pairs = [(DRAFT_FLAGS[name], value) for name, value in pairwise(words) if name in DRAFT_FLAGS]
+    return [word for pair in pairs for word in pair]
+
+
 class Round(NamedTuple):
     """One round of a streamed reply."""
 
     seconds: float
     drafted: int
     accepted: int
+
+
+def _likely(place: dict[str, Any]) -> tuple[Likely, ...]:
+    """The likeliest tokens of one place of a reply; empty where the server lists none, as at drafted tokens."""
+    listed = place.get("top_logprobs") or place.get("top_probs") or ()
+    logs = [
+        (t["id"], t["logprob"] if "logprob" in t else math.log(t["prob"]) if t["prob"] > 0 else None) for t in listed
+    ]
+    return tuple(Likely(token, log) for token, log in logs if log is not None)
 
 
 class LlamaCpp:
@@ -251,7 +290,9 @@ class LlamaCpp:
 
     # servers
 
-    def _flags_of(self, setting: Setting, forced_rates: tuple[float, ...] | None = None) -> list[str]:
+    def _flags_of(
+        self, setting: Setting, forced_rates: tuple[float, ...] | None = None, draft_sampling: str = "greedy"
+    ) -> list[str]:
         """The llama-server flags of a setting, the user's own last so that they win."""
         target = self._models[setting.target]
         flags = [
@@ -269,6 +310,10 @@ class LlamaCpp:
         if (setting.kv_type_k, setting.kv_type_v) != ("f16", "f16"):
             flags += ["-ctk", setting.kv_type_k, "-ctv", setting.kv_type_v]
         flags += self._drafter_flags(setting)
+        if draft_sampling != "greedy" and setting.drafter in SPECULATION_TYPES:
+            if "probabilistic-draft" not in self._info.capabilities:
+                raise Unsupported("this llama-server drafts greedily only (no --spec-draft-sampling)")
+            flags += ["--spec-draft-sampling", draft_sampling]
         if forced_rates is not None:
             flags += ["--spec-synth-rates", ",".join(f"{rate:g}" for rate in forced_rates)]
         return [*flags, *self._flags]
@@ -296,7 +341,14 @@ class LlamaCpp:
             flags += [spellings["draft_p_min"], f"{setting.p_min:g}"]
         return flags
 
-    def _server(self, setting: Setting, forced_rates: tuple[float, ...] | None = None, lane: str = "") -> LlamaServer:
+    def _server(
+        self,
+        setting: Setting,
+        forced_rates: tuple[float, ...] | None = None,
+        lane: str = "",
+        draft_sampling: str = "greedy",
+        more: Sequence[str] = (),
+    ) -> LlamaServer:
         """The warm server of a setting, started if need be. Servers of different lanes are kept apart."""
         if self._url is not None:
             if setting.drafter != "none" or forced_rates is not None:
@@ -305,7 +357,7 @@ class LlamaCpp:
                 )
             flags: list[str] = []
         else:
-            flags = self._flags_of(setting, forced_rates)
+            flags = [*self._flags_of(setting, forced_rates, draft_sampling), *more]
         key = (*flags, lane) if lane else tuple(flags)
         server = self._servers.pop(key, None)
         if server is None:
@@ -396,11 +448,14 @@ class LlamaCpp:
             used = settings.get(field)
             if used is None or abs(float(used) - sent) > 1e-6 * max(1.0, abs(sent)):
                 raise EngineFailed(f"the engine used {field} {used} where {sent:g} was sent: forecasts would not hold")
+        self._keep_effective(setting, settings)
+
+    def _keep_effective(self, setting: Setting, settings: dict[str, Any]) -> None:
         words = {name: str(value) for name, value in settings.items() if isinstance(value, str | int | float)}
         self._effective[tuple(self._flags_of(setting)) if self._url is None else ()] = words
 
     def run(self, setting: Setting, prompt: PromptText, sampling: Sampling) -> PromptRun:
-        server = self._server(setting)
+        server = self._server(setting, draft_sampling=sampling.draft_sampling)
         ids = self._tokenize(server, prompt)
         began = time.monotonic()
         answer = server.post("/completion", self._body(ids, prompt.prompt.new_tokens, sampling))
@@ -422,6 +477,35 @@ class LlamaCpp:
             drafted=timings.get("draft_n", 0),
             accepted=timings.get("draft_n_accepted", 0),
             reply_sha256=hashlib.sha256(repr(reply).encode()).hexdigest()[:16],
+        )
+
+    def reply(
+        self,
+        setting: Setting,
+        prompt: PromptText,
+        sampling: Sampling,
+        *,
+        after: Sequence[int] = (),
+        new_tokens: int | None = None,
+        likely: int = 0,
+        sampled: bool = False,
+        cached: bool = False,
+    ) -> ReplyTokens:
+        server = self._server(setting, draft_sampling=sampling.draft_sampling)
+        ids = [*self._tokenize(server, prompt), *after]
+        count = prompt.prompt.new_tokens if new_tokens is None else new_tokens
+        body = {**self._body(ids, count, sampling), "cache_prompt": cached}
+        answer = server.post("/completion", {**body, "n_probs": likely, "post_sampling_probs": sampled and likely > 0})
+        server.cached = ()
+        timings = self._timings(answer)
+        self._keep_effective(setting, answer.get("generation_settings", {}))
+        if not answer.get("tokens"):
+            raise Unsupported("this llama-server does not return token ids")
+        return ReplyTokens(
+            tokens=tuple(answer["tokens"]),
+            likely=tuple(_likely(place) for place in answer.get("completion_probabilities") or ()),
+            drafted=timings.get("draft_n", 0),
+            accepted=timings.get("draft_n_accepted", 0),
         )
 
     def _timings(self, answer: dict[str, Any]) -> dict[str, Any]:
@@ -475,7 +559,9 @@ class LlamaCpp:
         if role == "sentinel" and (self._url is not None or not self._roomy):
             raise Unsupported("no memory for a second server beside the measured one: drift is not divided out")
         # The sentinel has a server of its own: its cached context would push out that of the measured steps.
-        server = self._server(self._plain(model, context), lane="sentinel" if role == "sentinel" else "")
+        lane = "sentinel" if role == "sentinel" else ""
+        more = draft_alone(self._flags) if role == "draft" else ()
+        server = self._server(self._plain(model, context), lane=lane, more=more)
         ids = self._filler(context)
         self._prime(server, ids)
         processor = server.processor_seconds()
@@ -567,7 +653,7 @@ class LlamaCpp:
         )
 
     def rounds(self, setting: Setting, prompts: Sequence[PromptText], sampling: Sampling) -> Trace:
-        server = self._server(setting)
+        server = self._server(setting, draft_sampling=sampling.draft_sampling)
         traces = []
         for prompt in prompts:
             ids = self._tokenize(server, prompt)
