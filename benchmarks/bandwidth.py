@@ -2,10 +2,11 @@
 
 Same operation, threads, size of buffer and byte convention, in turn, five times; medians are compared. Reads beside
 likwid-bench (load) and sysbench (`--memory-oper=read`, a buffer for each thread; one word at a time, which can be its
-limit), copies beside likwid-bench (copy) and mbw (memcpy; as many processes as threads; it counts bytes copied, we count
-them read and written). Our threads meet after every pass, as an engine's do; those of the tools do not, so that whatever
-stops one thread for a moment costs us more. Exits 1 where a pair is more than 15 % apart, 2 without a tool. Waits for a quiet moment before
-each figure, and says how many got none. Debian has the tools: apt-get install likwid sysbench mbw.
+limit), copies beside likwid-bench (copy) and mbw (memcpy; as many processes as threads; it counts bytes copied, we
+count them read and written). Our threads meet after every pass, as an engine's do; those of the tools do not, so that
+whatever stops one thread for a moment costs us more. Exits 1 where a pair is more than 15 % apart, 2 without a tool.
+Waits for a quiet moment before each figure, and says how many got none. Debian has the tools: apt-get install likwid
+sysbench mbw.
 """
 
 import re
@@ -136,8 +137,8 @@ def compare(pair: Pair, threads: int) -> bool:
     agree = abs(ratio - 1) <= MOST_APART
     noise = f"; {loud} of {2 * ROUNDS} figures while others worked" if loud else ""
     print(
-        f"{pair.operation}, {threads} thread{'s' if threads > 1 else ''}: ours {shown(ours)}, {pair.tool} {shown(theirs)} "
-        f"GB/s: {ratio - 1:+.1%}{'' if agree else ', TOO FAR APART'}{noise}",
+        f"{pair.operation}, {threads} thread{'s' if threads > 1 else ''}: ours {shown(ours)}, "
+        f"{pair.tool} {shown(theirs)} GB/s: {ratio - 1:+.1%}{'' if agree else ', TOO FAR APART'}{noise}",
         flush=True,
     )
     return agree

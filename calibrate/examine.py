@@ -280,10 +280,10 @@ def _number(effective: dict[str, str], names: Iterable[str]) -> int | None:
 
 
 def _devices(profile: Profile, setting: Setting) -> Devices:
-    """States right after plain work of the target, and after rounds of this setting or longer ones of its pair."""
+    """States during plain work of the target and right after it, and of rounds of this setting."""
     plain = [m for m in profile.measurements if m.request.action in ("steps", "runs", "verify") and not _drafts(m)]
     drafting = [m for m in profile.measurements if m.request.action in ("rounds", "trace") and _drafted(m, setting)]
-    return Devices(_after(plain), _after(drafting))
+    return Devices(_states(plain), _states(drafting))
 
 
 def _drafts(measurement: Measurement) -> bool:
@@ -295,8 +295,11 @@ def _drafted(measurement: Measurement, setting: Setting) -> bool:
     return any(one.draft_tokens == setting.draft_tokens for one in own)
 
 
-def _after(measurements: Iterable[Measurement]) -> tuple[DeviceState, ...]:
-    return tuple(m.state_after for m in measurements if m.state_after is not None and not m.unsupported)
+def _states(measurements: Iterable[Measurement]) -> tuple[DeviceState, ...]:
+    """Those while it worked where it was watched, else the one right after."""
+    worked = [m for m in measurements if not m.unsupported]
+    after = [m.state_after for m in worked if m.state_after is not None and not m.states_during]
+    return (*after, *(state for m in worked for state in m.states_during))
 
 
 def _used(sampling: Sampling, setting: Setting, effective: dict[str, str]) -> Iterator[Used]:

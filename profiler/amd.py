@@ -1,7 +1,7 @@
 """AMD GPUs as the kernel's driver shows them (amdgpu, under /sys/class/drm). Reads only; nothing here raises.
 
-Files and units: the kernel's "GPU Driver Developer's Guide, amdgpu, Misc and Thermal": powers in microwatts, temperatures
-in thousandths of a degree, clocks as a list of levels with a star at the one in force.
+Files and units: the kernel's "GPU Driver Developer's Guide, amdgpu, Misc and Thermal": powers in microwatts,
+temperatures in thousandths of a degree, clocks as a list of levels with a star at the one in force.
 """
 
 import os
@@ -115,7 +115,7 @@ class Card:
         )
 
     def heat(self) -> Heat:
-        """Of the hottest point where it is told (the junction, which the driver holds against its limit), else the edge."""
+        """Of the junction, which the driver holds against its limit, where it is told; else of the edge."""
         for sensor in ("temp2", "temp1"):
             celsius = self._hwmon(f"{sensor}_input", 1e-3)
             if celsius is not None:
@@ -163,7 +163,7 @@ def cards(drm: Path | None = None, names: Path = NAMES) -> tuple[Card, ...]:
 
 
 def first(drm: Path | None = None) -> Card | None:
-    """The card that an engine takes first: as HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES says, else the largest memory.
+    """The card that an engine takes first: by HIP_VISIBLE_DEVICES or ROCR_VISIBLE_DEVICES, else the largest memory.
 
     None where every card shares the host's memory.
     """

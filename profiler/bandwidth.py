@@ -27,14 +27,15 @@ STEP = 4
 SMALLEST_BYTES = {"cpu": 1 << 20, "mps": 4 << 20, "cuda": 8 << 20}
 """Below, the start of a kernel takes a share of its time."""
 SPAN_BYTES = {"cpu": 16 << 20, "mps": 8 << 30, "cuda": 32 << 30}
-"""Read at least at a time, by several calls where the buffer is smaller: a clock or a launch is too coarse for less. On a
-GPU enough of it for clocks and link to leave their rest, so that a look meanwhile shows them at work."""
+"""Read at least at a time, by several calls where the buffer is smaller: a clock or a launch is too coarse for less.
+On a GPU enough of it for clocks and link to leave their rest, so that a look meanwhile shows them at work."""
 
 
 def measure(device: str = "", threads: int = 0, seconds_budget: float = 3.0) -> tuple[BandwidthSample, ...]:
     """Read and copy bandwidth of the memory of `device`: cuda, mps, cpu, or empty for a GPU where there is one.
 
-    `threads` counts on the processor only; 0: torch's choice, fewer where a control group gives less time. Raw bytes per second of each repeat are kept.
+    `threads` counts on the processor only; 0: torch's choice, fewer where a control group gives less time. Raw bytes per
+    second of each repeat are kept.
     Where torch cannot use the device: the specification of the GPU (operation spec); of a processor: nothing.
     """
     return _measured(device, threads, seconds_budget, memory_only=True)
@@ -78,7 +79,7 @@ def _backend(torch: Any, device: str) -> str | None:
 
 @dataclass(frozen=True)
 class Bench:
-    """Where kernels run and how they are clocked. `threads` 0: not on the processor. `size`: bytes of a buffer in memory."""
+    """Where kernels run and how they are clocked. `threads` 0: not on the processor. `size`: bytes of a large buffer."""
 
     backend: str
     name: str
@@ -176,7 +177,7 @@ def _pair(backend: str, source: Any, target: Any, size: int) -> tuple[Kernel, Ke
 def _repeat(
     kernels: Sequence[Kernel], seconds_of: Callable[[Callable[[], object]], float], seconds_budget: float
 ) -> list[list[float]]:
-    """Seconds of each repeat by kernel, after one that is thrown away (first touch of the pages, loading of the kernel).
+    """Seconds of each repeat by kernel, after one that is thrown away (first touch of pages, loading of the kernel).
 
     A kernel is called once before it is clocked: the one before it left other lines in the cache.
     """

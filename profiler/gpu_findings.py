@@ -42,7 +42,7 @@ def of_gpus(gpus: Sequence[GpuReport], cuda_order: str = "") -> Iterator[Finding
                 id="gpu-lost",
                 severity=ERROR,
                 evidence=f"the driver has lost {gpu.name or 'a GPU'}: it stopped answering",
-                remedy="restart the machine; if it comes back, look at the kernel log (Xid), the power cables and the riser",
+                remedy="restart the machine; if it comes back, look at the kernel log (Xid), power cables, riser",
             )
         elif gpu.chosen:
             yield from (finding for rule in GPU_RULES for finding in rule(gpu))
@@ -65,8 +65,8 @@ def _power_limit(gpu: GpuReport) -> Iterator[Finding]:
         id="power-limit",
         severity=WARNING,
         evidence=f"power limit {limit:.0f} W, default {default:.0f} W ({limit / default:.0%})",
-        remedy=f"raise it by {command}, or leave it and profile at this limit: it taxes drafting more than plain decoding "
-        "(an RTX 5090 from 600 to 400 W lost 4.8 % plain, 18.1 % drafting: qwen38-mtp, pull request 47)",
+        remedy=f"raise it by {command}, or leave it and profile at this limit: it taxes drafting more than plain "
+        "decoding (an RTX 5090 from 600 to 400 W lost 4.8 % plain, 18.1 % drafting: qwen38-mtp, pull request 47)",
     )
 
 
@@ -147,15 +147,15 @@ def _narrow_link(gpu: GpuReport) -> Iterator[Finding]:
             id="link-narrow",
             severity=WARNING,
             evidence=f"PCIe {link_words(now)} while busy",
-            remedy="seat the card in another slot, check riser and BIOS; it costs loading, layers on the host, and spills, "
-            "not decoding in the card's own memory",
+            remedy="seat the card in another slot, check riser and BIOS; it costs loading, layers on the host and "
+            "spills, not decoding in the card's own memory",
         )
     elif lanes or slow:
         yield Finding(
             id="link-idle",
             severity=NOTE,
             evidence=f"PCIe {link_words(now)} while idle, which is normal: the link rests",
-            remedy="look again while something runs (nvidia-smi -q -d PCIE, or this command with a torch that uses the GPU)",
+            remedy="look again while something runs (nvidia-smi -q -d PCIE, or here with a torch that uses the GPU)",
         )
 
 
@@ -178,7 +178,7 @@ def _checked_memory(gpu: GpuReport) -> Iterator[Finding]:
         yield Finding(
             id="ecc-on",
             severity=NOTE,
-            evidence=f"ECC is on with a bus of {gpu.memory.bus_bits} bits: check bits share the bus and the memory with data",
+            evidence=f"ECC is on with a bus of {gpu.memory.bus_bits} bits: check bits share bus and memory with data",
             remedy="weigh it: nvidia-smi -e 0 (as root, after a restart) gives back some percent of both, and no error "
             "is corrected any more",
         )
@@ -196,7 +196,7 @@ def _partitioned(gpu: GpuReport) -> Iterator[Finding]:
         yield Finding(
             id="mig-on",
             severity=NOTE,
-            evidence=f"MIG is on: {gpu.instance or 'an instance'}, one of {gpu.instances}, with its share of memory and bus",
+            evidence=f"MIG is on: {gpu.instance or 'instance'}, one of {gpu.instances}, with its share of memory and bus",
             remedy="profile in the instance that will serve; what others do with theirs still shares the power limit",
         )
 

@@ -40,7 +40,7 @@ def of_processor(report: MachineReport) -> Iterator[Finding]:
 
 
 def _governor(report: MachineReport) -> Iterator[Finding]:
-    """`powersave` holds the lowest clock under acpi-cpufreq; under intel_pstate and amd-pstate-epp it is the usual one."""
+    """`powersave` holds the lowest clock under acpi-cpufreq; under intel_pstate and amd-pstate-epp it is the default."""
     processor = report.processor
     steered = processor.frequency_driver in ("intel_pstate", "amd-pstate-epp")
     slow = "powersave" in processor.governor and not steered
@@ -82,9 +82,9 @@ def _threads(report: MachineReport) -> Iterator[Finding]:
         yield Finding(
             id="processor-quota",
             severity=WARNING,
-            evidence=f"a control group allows {processor.quota_threads:.2g} threads' time of {processor.threads} threads",
-            remedy=f"give the engine {processor.usable_threads or 1} threads: with more, all of them are stopped for the "
-            "rest of each period",
+            evidence=f"a control group allows the time of {processor.quota_threads:.2g} of {processor.threads} threads",
+            remedy=f"give the engine {processor.usable_threads or 1} threads: with more, all are stopped for the rest "
+            "of each period",
         )
     if processor.fast_cores and processor.slow_cores:
         yield Finding(
@@ -105,7 +105,7 @@ def _threads(report: MachineReport) -> Iterator[Finding]:
             id="numa",
             severity=NOTE,
             evidence=f"memory in {processor.numa_nodes} NUMA nodes",
-            remedy="on the processor run in one node (numactl -N 0 -m 0) or spread pages (numactl -i all), and always alike",
+            remedy="on the processor run in one node (numactl -N 0 -m 0) or spread pages (numactl -i all); always alike",
         )
 
 

@@ -64,13 +64,16 @@ def device_state() -> DeviceState:
     return DeviceState(load_average=load) if found is None else found.state(load)
 
 
-def watched(found: Device | None = None) -> Watch:
-    """For a `with`: looks at a device, else at the one of `device`, while it works; states taken before and after do not
-    show what crosses the bus in between."""
+def watched(found: Device | None = None, pause_seconds: float = 0.1) -> Watch:
+    """For a `with`: looks at a device (that of `device` without one) while it works.
+
+    States taken before and after do not show what crosses the bus in between.
+    """
     found = device() if found is None else found
     if found is None:
-        return Watch(lambda: Look(DeviceState(load_average=load_average()), None))
-    return Watch(lambda: Look(found.state(load_average()), None if isinstance(found, apple.Soc) else found.link()))
+        return Watch(lambda: Look(DeviceState(load_average=load_average()), None), pause_seconds)
+    link = (lambda: None) if isinstance(found, apple.Soc) else found.link
+    return Watch(lambda: Look(found.state(load_average()), link()), pause_seconds)
 
 
 def spec_bandwidth_bytes_per_second() -> float | None:
@@ -116,7 +119,7 @@ def machine_report(
 ) -> MachineReport:
     """One look at everything, with findings; 0 `bandwidth_seconds` measure no bandwidth (and leave torch alone).
 
-    `device_name`: cuda, mps, cpu, or empty for a GPU where there is one. `threads` of the processor, 0 for torch's choice.
+    `device_name`: cuda, mps, cpu, or empty for a GPU where there is one. `threads` of the processor, 0: torch's choice.
     """
     library, silence = _nvml()
     chosen = device()

@@ -1,7 +1,7 @@
 """What of a machine spoils a measurement or slows decoding, each with what was seen and the next step.
 
-Nothing is changed here or anywhere: a remedy is for the owner to carry out. Findings are about the device that an engine
-takes first (gpu_findings.py) and about the host (host_findings.py).
+Nothing is changed here or anywhere: a remedy is for the owner to carry out. Findings are about the device that an
+engine takes first (gpu_findings.py) and about the host (host_findings.py).
 """
 
 from collections.abc import Iterator
@@ -80,13 +80,15 @@ def _of_bandwidth(report: MachineReport) -> Iterator[Finding]:
         yield Finding(
             id="bandwidth-disturbed",
             severity=WARNING,
-            evidence=f"a small buffer is read at {ratio:.0%} of a large one's speed: threads waited for one that did not run",
+            evidence=f"a small buffer is read at {ratio:.0%} of a large one's speed: threads waited for one that "
+            "did not run",
             remedy="end the other work or measure with fewer threads (--threads 1); drafting suffers the same way",
         )
     elif ratio is not None and ratio < ARITHMETIC_RATIO:
         yield Finding(
             id="bandwidth-understated",
             severity=NOTE,
-            evidence=f"a read from the cache is only {ratio:.2f} times as fast as one from memory: additions may limit both",
+            evidence=f"a read from the cache is only {ratio:.2f} times as fast as one from memory: additions may "
+            "limit both",
             remedy="measure with more threads, or take the copy's figure",
         )

@@ -1,4 +1,4 @@
-"""What `specgauge machine` finds out: devices, processor, memory, bandwidth and findings. None: the machine does not tell.
+"""What `specgauge machine` finds out: devices, processor, memory, bandwidth, findings. None: the machine does not tell.
 
 Sizes are bytes, powers watts, clocks MHz, temperatures degrees Celsius, shares 0 to 1.
 """

@@ -145,7 +145,7 @@ def throttle_events(root: Path = ROOT) -> int | None:
 
 
 def caches_bytes(root: Path = ROOT, all_: bool = True) -> int | None:
-    """All caches of the last level together (a large processor has one for every few cores), or only the first one's."""
+    """All caches of the last level together (large processors have one for every few cores), or the largest alone."""
     sizes: dict[tuple[int, str], int] = {}
     for index in (i for cpu in matching(root / CPUS, "cpu[0-9]*") for i in matching(cpu / "cache", "index*")):
         size = _cache_bytes(index)

@@ -7,6 +7,7 @@ sentinel (a plain decode step of one model) beside every sample so that what dri
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -101,6 +102,11 @@ class Sentinel:
             return None
 
 
+LOOK_SECONDS = 0.5
+"""Between looks at the device; one takes some 40 ms of another thread."""
+KEPT_LOOKS = 8
+
+
 @dataclass(frozen=True)
 class Bench:
     """What every action works with: prompts are those of the request's workloads."""
@@ -139,10 +145,11 @@ def execute(
     bench = Bench(engine, request, profile, chosen, clock, Sentinel(engine, profile, clock))
     started, before, unsupported = clock(), _device_state(engine), ""
     found = Findings()
-    try:
-        ACTIONS[request.action](bench, found)
-    except Unsupported as reason:
-        unsupported = str(reason)
+    with _watched(engine) as looks:
+        try:
+            ACTIONS[request.action](bench, found)
+        except Unsupported as reason:
+            unsupported = str(reason)
     if found.rejected and not any((found.steps, found.rounds, found.traces, found.matches, found.runs)):
         unsupported = unsupported or found.rejected[0]
     return Measurement(
@@ -158,6 +165,7 @@ def execute(
         bandwidth=tuple(found.bandwidth),
         state_before=before,
         state_after=_device_state(engine),
+        states_during=_spread(looks()),
         rejected=tuple(found.rejected),
         unsupported=unsupported,
     )
@@ -383,6 +391,25 @@ def _device_state(engine: Engine) -> DeviceState | None:
     if state is None:
         from .machine import device_state as state
     return state()
+
+
+@contextmanager
+def _watched(engine: Engine) -> Iterator[Callable[[], list[DeviceState]]]:
+    """States of a device while it works: what crosses its bus, and its power, show in no state before and after. A
+    processor is not watched: there is nothing to see, and looking would take of its time."""
+    from . import machine
+
+    if getattr(engine, "device_state", None) is not None or machine.device() is None:
+        yield list
+        return
+    with machine.watched(pause_seconds=LOOK_SECONDS) as watch:
+        yield lambda: [look.state for look in watch.looks]
+
+
+def _spread(states: Sequence[DeviceState]) -> tuple[DeviceState, ...]:
+    """At most KEPT_LOOKS of `states`, evenly over the time."""
+    step = max(1, -(-len(states) // KEPT_LOOKS))
+    return tuple(states[::step])
 
 
 def named(setting: Setting) -> str:

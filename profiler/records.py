@@ -378,6 +378,8 @@ class Measurement(Record, kw_only=True):
     reported_acceptance: tuple[ReportedAcceptance, ...] = ()
     state_before: DeviceState | None = None
     state_after: DeviceState | None = None
+    states_during: tuple[DeviceState, ...] = ()
+    """Of a device that was watched while it worked; a few, evenly over the time."""
     rejected: tuple[str, ...] = ()
     """Samples thrown away, each with its reason."""
     unsupported: str = ""

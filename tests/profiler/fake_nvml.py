@@ -30,7 +30,7 @@ class FakeCard:
 
 @dataclass
 class FakeNvml:
-    """What `import pynvml` would give. `missing`: functions that the driver's library lacks; `fails`: what nvmlInit raises."""
+    """What `import pynvml` gives. `missing`: functions that the driver's library lacks; `fails`: what nvmlInit raises."""
 
     cards: list[FakeCard] = field(default_factory=list)
     driver: str | bytes = "580.95.05"

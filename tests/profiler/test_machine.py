@@ -146,7 +146,7 @@ def test_a_gpu_is_watched_while_its_bandwidth_is_measured(use, monkeypatch):
         return (sample,)
 
     class Watch(machine.Watch):
-        def __init__(self, look):
+        def __init__(self, look, pause_seconds):
             super().__init__(look, 0.001)
             watches.append(self)
 

@@ -1,4 +1,4 @@
-"""NVML behind its stand-in: no library, a card that refuses, an older driver, a lost card, MIG, and one that tells all."""
+"""NVML behind its stand-in: no library, a card that refuses, an older driver, a lost card, MIG, one that tells all."""
 
 import os
 

@@ -2,17 +2,19 @@
 
 from collections import Counter
 from dataclasses import replace as changed
+from types import SimpleNamespace
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from specgauge.profiler import protocol
+from specgauge.profiler import machine, protocol
 from specgauge.profiler.engines import fake
 from specgauge.profiler.engines.base import EngineFailed, Unsupported
 from specgauge.profiler.protocol import execute, interleaved_runs, matches_from_rounds, rotated
-from specgauge.profiler.records import PromptTrace, Request, Sampling
+from specgauge.profiler.records import DeviceState, PromptTrace, Request, Sampling
 
 QUIET = changed(fake.MACHINES["interior-tie"], noise=0.0, drift=0.0)
 
@@ -304,3 +306,25 @@ def test_matches_from_rounds_never_contradicts_the_reply(bits, length):
 def test_rotated():
     assert rotated([1, 2, 3], 4) == [2, 3, 1]
     assert rotated([], 4) == []
+
+
+def test_a_device_is_watched_while_it_works_and_a_few_looks_are_kept(monkeypatch):
+    blank, prompts, engine = fake.demo("interior-tie")
+
+    class Watching:
+        looks: ClassVar = [SimpleNamespace(state=DeviceState(pcie_rx_bytes_per_second=1e9 + i)) for i in range(20)]
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+    monkeypatch.delattr(type(engine), "device_state")
+    monkeypatch.setattr(machine, "device", lambda: "a card")
+    monkeypatch.setattr(machine, "device_state", lambda: DeviceState(power_watts=300.0))
+    monkeypatch.setattr(machine, "watched", lambda pause_seconds: Watching())
+    request = Request(action="steps", model="target-q4", role="target", widths=(1,), contexts=(128,), repeats=1)
+    found = protocol.execute(engine, request, blank, prompts, engine.clock)
+    assert found.state_after == DeviceState(power_watts=300.0)
+    assert found.states_during == tuple(look.state for look in Watching.looks[::3])
