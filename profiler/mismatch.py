@@ -59,6 +59,7 @@ class MismatchCost(Record, kw_only=True):
     """What is unequal: "temperature 0 -> 0.7"."""
     prompts: tuple[PromptAcceptance, ...] = ()
     seeds: int = 0
+    """Replies to each prompt under a sampling that draws."""
     equal_acceptance: float | None = None
     """Accepted over drafted tokens, all prompts together."""
     unequal_acceptance: float | None = None
@@ -74,14 +75,14 @@ class MismatchCost(Record, kw_only=True):
 def mismatch_cost(
     engine: Engine, setting: Setting, prompts: Sequence[PromptText], equal: Sampling, unequal: Sampling, seeds: int = 3
 ) -> MismatchCost:
-    """Run each prompt under both samplings, with `seeds` seeds where either draws. A bias of the seeds meets both alike.
+    """Run each prompt under both samplings, with `seeds` seeds where one draws: at temperature 0 all are alike.
 
     Only counts are taken: nothing is timed. What the engine cannot do is said in `unsupported`.
     """
     said = MismatchCost(setting=setting, equal=equal, unequal=unequal, differs=differences(equal, unequal))
     count = seeds if max(equal.temperature, unequal.temperature) > 0 else 1
     try:
-        found = tuple(_both(engine, setting, prompt, equal, unequal, count) for prompt in prompts)
+        found = tuple(_both(engine, setting, prompt, equal, unequal, seeds) for prompt in prompts)
     except Unsupported as reason:
         return replace(said, unsupported=str(reason))
     drafting = [one for one in found if one.equal_drafted and one.unequal_drafted]
@@ -130,7 +131,7 @@ def _counts(
 ) -> tuple[int, int, int]:
     """Drafted, accepted, rounds. A reply's first token is prefill's; a round emits one token more than it accepts."""
     drafted = accepted = rounds = 0
-    for seed in range(sampling.seed, sampling.seed + seeds):
+    for seed in range(sampling.seed, sampling.seed + (seeds if sampling.temperature > 0 else 1)):
         reply = engine.reply(setting, prompt, replace(sampling, seed=seed))
         drafted, accepted = drafted + reply.drafted, accepted + reply.accepted
         rounds += len(reply.tokens) - 1 - reply.accepted

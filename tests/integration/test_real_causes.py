@@ -1,4 +1,4 @@
-"""Four causes of a slow setting made for real on the demo's model, and found: by hand, about a minute each.
+"""Four causes of a slow setting made for real on the demo's model, and found: by hand, up to four minutes each.
 
 The whole line runs (profile, calibrate, recommend, runs, diagnose), with one pair and few draft lengths. Machines are shared
 and clocks wander: only ranks, and ratios within one session, are asserted.

@@ -26,9 +26,9 @@ def printed(sampling=WARM, setting=SETTING, draws=30, unequal=None, **text) -> s
         draws=draws,
         unequal=unequal,
     )
-    console = Console(file=StringIO(), width=80, color_system=None)
-    print_parity(console, found)
-    return console.file.getvalue()
+    sink = StringIO()
+    print_parity(Console(file=sink, width=80, color_system=None), found)
+    return sink.getvalue()
 
 
 def flat(text: str) -> str:
