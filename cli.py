@@ -129,9 +129,9 @@ def check_command(target: Path, *, draft: tuple[Path, ...] = (), room: Room = Ro
     """
     from rich.console import Console
 
-    from .calibrate.check import check, exit_code
+    from .calibrate.checks.check import check, exit_code
     from .profiler.checkpoints.reading import read_checkpoint
-    from .profiler.engine_rules import engine_of, engine_rules
+    from .profiler.pairs.engine_rules import engine_of, engine_rules
     from .reports.check import print_check
 
     options, sampling = room.options()

@@ -15,13 +15,13 @@ from .profiler.errors import InputError, WorkFailed
 
 if TYPE_CHECKING:
     from .calibrate.arms import Settled
-    from .calibrate.check_records import ChecklistItem
+    from .calibrate.checks.records import ChecklistItem
     from .calibrate.fit import Calibrated
     from .calibrate.importers.base import Given, Imported
     from .calibrate.records import Calibration, Diagnosis, Recommendation, Validation
     from .model.shape import Shape
     from .profiler.job import Job, Options, Stamp
-    from .profiler.parity import Parity
+    from .profiler.outputs.parity import Parity
     from .profiler.records import Measurement, Profile, Record, Request, Run, Setting
     from .profiler.session import Progress as SessionProgress
     from .reports.terminal import Progress
@@ -50,7 +50,7 @@ def opened_job(options: "Options", common: Common) -> "Iterator[Job]":
 
 def _short_of_room(blank: "Profile") -> tuple[str, ...]:
     """What would not fit, before anything is loaded: each target with each drafter at its longest draft."""
-    from .calibrate.check_memory import candidate_findings
+    from .calibrate.checks.memory import candidate_findings
     from .profiler.finding import WARNING
 
     if blank.engine.name.startswith("fake") or blank.engine.command[:1] and "://" in blank.engine.command[0]:
@@ -224,7 +224,7 @@ def examined(
     validation: "Validation | None",
 ) -> Examined:
     """Checklist and diagnoses of what was measured; of imported rows the diagnoses alone."""
-    from .calibrate.checklist_after import checklist_after
+    from .calibrate.checks.checklist_after import checklist_after
     from .calibrate.reported import speaks_of
 
     if speaks_of(profile):
@@ -240,7 +240,7 @@ def parity_to(job: "Job", asked: Compared, common: Common) -> "Parity":
     from msgspec.structs import replace
 
     from .profiler.files import write_record
-    from .profiler.parity import parity
+    from .profiler.outputs.parity import parity
 
     arms = [
         one.setting(one.draft_tokens[len(one.draft_tokens) // 2]) for one in job.blank.candidates if one.draft_tokens

@@ -13,8 +13,8 @@ from cyclopts import Parameter
 from .profiler.errors import InputError
 
 if TYPE_CHECKING:
-    from .calibrate.check_memory import MemoryOptions
-    from .calibrate.checklist import AskedSampling
+    from .calibrate.checks.checklist import AskedSampling
+    from .calibrate.checks.memory import MemoryOptions
     from .calibrate.importers.base import Given
     from .profiler.job import Options
 
@@ -101,8 +101,8 @@ class Room:
 
     def options(self) -> "tuple[MemoryOptions, AskedSampling]":
         """Memory and sampling as the check takes them. Raises InputError."""
-        from .calibrate.check_memory import MemoryOptions
-        from .calibrate.checklist import AskedSampling
+        from .calibrate.checks.checklist import AskedSampling
+        from .calibrate.checks.memory import MemoryOptions
         from .profiler.free_memory import free_memory, host_free_bytes
         from .profiler.server_flags import asked_of
 

@@ -19,8 +19,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from specgauge.profiler import bandwidth, machine, processor
-from specgauge.profiler.sysfs import text
+from specgauge.profiler import bandwidth, machine
+from specgauge.profiler.devices import processor
+from specgauge.profiler.devices.sysfs import text
 
 ROUNDS = 5
 MOST_APART = 0.15

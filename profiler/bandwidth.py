@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from . import machine, processor
+from . import machine
+from .devices import processor
 from .records import BandwidthSample
 
 CACHES = 8

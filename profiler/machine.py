@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from . import amd, apple, nvml, processor
-from .machine_findings import find
-from .machine_records import GpuReport, MachineReport
+from .devices import amd, apple, nvml, processor
+from .devices.machine_findings import find
+from .devices.machine_records import GpuReport, MachineReport
+from .devices.sysfs import matching, text
+from .devices.watch import Look, Watch, under_load
 from .records import BandwidthSample, DeviceState
-from .sysfs import matching, text
-from .watch import Look, Watch, under_load
 
 Device = nvml.Gpu | amd.Card | apple.Soc
 BUSY_SECONDS = 0.25

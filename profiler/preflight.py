@@ -4,13 +4,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .checkpoints.checkpoint import Checkpoint
-from .engine_rules import LLAMA_CPP, EngineRules
 from .files import shown
 from .finding import ERROR, WARNING, Finding, by_severity, error, note, warning
-from .pair_sizes import compare_sizes, draft_larger, expert_traffic
-from .pair_tokens import COMPATIBLE, INCOMPATIBLE, UNKNOWN, Grounds, compare_tokens, file_name, tokenizer_unknown
+from .pairs.engine_rules import LLAMA_CPP, EngineRules
+from .pairs.rollback import pair_rollback, target_rollback
+from .pairs.sizes import compare_sizes, draft_larger, expert_traffic
+from .pairs.tokens import COMPATIBLE, INCOMPATIBLE, UNKNOWN, Grounds, compare_tokens, file_name, tokenizer_unknown
 from .records import ModelFile
-from .rollback import pair_rollback, target_rollback
 
 ENGINE = EngineRules()
 """A llama.cpp of unknown build."""

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..calibrate.check_memory import largest_context
-from ..calibrate.check_records import CheckedModel, ChecklistItem, CheckReport, MemoryCheck, SamplingField
+from ..calibrate.checks.memory import largest_context
+from ..calibrate.checks.records import CheckedModel, ChecklistItem, CheckReport, MemoryCheck, SamplingField
 from ..profiler.finding import NOTE, Finding
 from .numbers import percent, plain
 from .terminal import print_line, text_cell

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from ..profiler.bandwidth_spread import Spread, spread
-from ..profiler.gpu_findings import link_words, words
-from ..profiler.machine_findings import bus_of
-from ..profiler.machine_records import GpuReport, HostMemory, MachineReport, PcieLink, ProcessorReport
+from ..profiler.devices.bandwidth_spread import Spread, spread
+from ..profiler.devices.gpu_findings import link_words, words
+from ..profiler.devices.machine_findings import bus_of
+from ..profiler.devices.machine_records import GpuReport, HostMemory, MachineReport, PcieLink, ProcessorReport
 from ..profiler.records import BandwidthSample
 from .numbers import percent, plain, short
 from .terminal import print_line, text_cell

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..calibrate.check_records import ChecklistItem
+from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
 from ..profiler.errors import InputError, WorkFailed
 from ..profiler.records import ModelFile, Profile

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..profiler.equivalence import FAULT, ROUNDING, WHY, Equivalence
 from ..profiler.finding import Finding
-from ..profiler.mismatch import Change, MismatchCost
-from ..profiler.parity import Parity
+from ..profiler.outputs.equivalence import FAULT, ROUNDING, WHY, Equivalence
+from ..profiler.outputs.mismatch import Change, MismatchCost
+from ..profiler.outputs.parity import Parity
+from ..profiler.outputs.sampled_law import SampledLaw
+from ..profiler.outputs.sampling_parity import DIFFERS, NOT_TOLD, SettingParity
 from ..profiler.records import Setting
-from ..profiler.sampled_law import SampledLaw
-from ..profiler.sampling_parity import DIFFERS, NOT_TOLD, SettingParity
 from .numbers import percent, plain, short
 from .terminal import print_bullet, print_line, text_cell
 from .verdict import setting_name

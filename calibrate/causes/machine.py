@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from statistics import median
 
+from ...profiler.devices.spill import SpillSigns, spill_signs
 from ...profiler.records import DeviceState
-from ...profiler.spill import SpillSigns, spill_signs
 from ..records import Cause
 from .case import Case, ms, plural
 from .host import HOST_BYTES_PER_SECOND, HOST_RATIO

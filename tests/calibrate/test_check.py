@@ -5,12 +5,12 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from specgauge.calibrate.check import check, exit_code
-from specgauge.calibrate.check_memory import MemoryOptions
-from specgauge.calibrate.check_records import CheckReport
-from specgauge.profiler.engine_rules import EngineRules
+from specgauge.calibrate.checks.check import check, exit_code
+from specgauge.calibrate.checks.memory import MemoryOptions
+from specgauge.calibrate.checks.records import CheckReport
 from specgauge.profiler.free_memory import FreeMemory
 from specgauge.profiler.job import Stamp
+from specgauge.profiler.pairs.engine_rules import EngineRules
 
 from ..profiler.pairs import MTP_LAYER, checkpoint, dense, hybrid, tokenizer, words
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from specgauge.calibrate.check import check, exit_code
-from specgauge.calibrate.check_memory import MemoryOptions
+from specgauge.calibrate.checks.check import check, exit_code
+from specgauge.calibrate.checks.memory import MemoryOptions
 from specgauge.profiler.checkpoints.reading import read_checkpoint
-from specgauge.profiler.engine_rules import EngineRules
 from specgauge.profiler.free_memory import FreeMemory
 from specgauge.profiler.job import Stamp
+from specgauge.profiler.pairs.engine_rules import EngineRules
 
 from ..profiler.gguf_files import Header
 

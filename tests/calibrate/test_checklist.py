@@ -5,11 +5,11 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from specgauge.calibrate.check_memory import MemoryOptions, check_memory
-from specgauge.calibrate.check_records import ChecklistItem
-from specgauge.calibrate.check_sampling import both_sides, sampling_parity
-from specgauge.calibrate.checklist import NOTHING_ASKED, POINTS, AskedSampling, DraftPair, checklist_before
-from specgauge.calibrate.checklist_after import best_region, checklist_after, is_int8
+from specgauge.calibrate.checks.checklist import NOTHING_ASKED, POINTS, AskedSampling, DraftPair, checklist_before
+from specgauge.calibrate.checks.checklist_after import best_region, checklist_after, is_int8
+from specgauge.calibrate.checks.memory import MemoryOptions, check_memory
+from specgauge.calibrate.checks.records import ChecklistItem
+from specgauge.calibrate.checks.sampling import both_sides, sampling_parity
 from specgauge.calibrate.records import Acceptance
 from specgauge.profiler.free_memory import FreeMemory
 from specgauge.profiler.preflight import ENGINE, check_pair

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from specgauge.profiler.checkpoints.gguf import model_file
 from specgauge.profiler.engines.base import Unsupported
 from specgauge.profiler.engines.llama_cpp import LlamaCpp, draft_alone
-from specgauge.profiler.equivalence import (
+from specgauge.profiler.outputs.equivalence import (
     FAULT,
     IDENTICAL,
     LEAST_NEAR_TIE,
@@ -17,10 +17,10 @@ from specgauge.profiler.equivalence import (
     equivalence,
     plain_replies,
 )
-from specgauge.profiler.mismatch import mismatch_cost
-from specgauge.profiler.parity import parity
+from specgauge.profiler.outputs.mismatch import mismatch_cost
+from specgauge.profiler.outputs.parity import parity
+from specgauge.profiler.outputs.sampled_law import DIFFERS, SAME, sampled_law
 from specgauge.profiler.records import ModelFile, Sampling, Setting
-from specgauge.profiler.sampled_law import DIFFERS, SAME, sampled_law
 from specgauge.profiler.workloads import PromptText, prompt_text
 
 from .drafts import rewrite

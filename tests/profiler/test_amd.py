@@ -2,8 +2,8 @@
 
 import pytest
 
-from specgauge.profiler import amd
-from specgauge.profiler.machine_records import Clocks, DeviceMemory, Heat, PcieLink, Power
+from specgauge.profiler.devices import amd
+from specgauge.profiler.devices.machine_records import Clocks, DeviceMemory, Heat, PcieLink, Power
 
 from .amd_files import FILES, amd_card, write
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specgauge.profiler import apple
+from specgauge.profiler.devices import apple
 
 VM_STAT = """Mach Virtual Memory Statistics: (page size of 16384 bytes)
 Pages free:                               100000.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from specgauge.profiler import bandwidth, machine
 from specgauge.profiler.bandwidth import Kernel
-from specgauge.profiler.bandwidth_spread import cache_over_memory, in_memory, spread
+from specgauge.profiler.devices.bandwidth_spread import cache_over_memory, in_memory, spread
 from specgauge.profiler.records import BandwidthSample
 
 MIB = 1 << 20

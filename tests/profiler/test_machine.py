@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from specgauge.profiler import amd, apple, bandwidth, machine, nvml, processor
+from specgauge.profiler import bandwidth, machine
+from specgauge.profiler.devices import amd, apple, nvml, processor
+from specgauge.profiler.devices.machine_records import MachineReport
 from specgauge.profiler.files import read_record, write_record
-from specgauge.profiler.machine_records import MachineReport
 from specgauge.profiler.records import BandwidthSample, DeviceState
 
 from .amd_files import amd_card

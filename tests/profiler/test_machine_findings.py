@@ -3,10 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from specgauge.profiler.finding import Finding
-from specgauge.profiler.gpu_findings import EVENT_WORDS
-from specgauge.profiler.machine_findings import find
-from specgauge.profiler.machine_records import (
+from specgauge.profiler.devices.gpu_findings import EVENT_WORDS
+from specgauge.profiler.devices.machine_findings import find
+from specgauge.profiler.devices.machine_records import (
     Clocks,
     DeviceMemory,
     GpuProcess,
@@ -19,6 +18,7 @@ from specgauge.profiler.machine_records import (
     ProcessorReport,
     UnderLoad,
 )
+from specgauge.profiler.finding import Finding
 from specgauge.profiler.records import BandwidthSample
 
 GIB, MIB = 1 << 30, 1 << 20

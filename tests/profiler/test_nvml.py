@@ -5,8 +5,8 @@ import os
 import pynvml
 import pytest
 
-from specgauge.profiler.machine_records import GpuReport
-from specgauge.profiler.nvml import Nvml, opened
+from specgauge.profiler.devices.machine_records import GpuReport
+from specgauge.profiler.devices.nvml import Nvml, opened
 
 from . import fake_nvml
 from .fake_nvml import FakeNvml, datacenter, geforce, instance

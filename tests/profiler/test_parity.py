@@ -15,7 +15,8 @@ from scipy.stats import t as student
 from specgauge.profiler.engines.base import EngineFailed, Unsupported
 from specgauge.profiler.engines.fake import MACHINES, FakeEngine
 from specgauge.profiler.engines.fake_text import FakeText
-from specgauge.profiler.equivalence import (
+from specgauge.profiler.files import read_record, write_record
+from specgauge.profiler.outputs.equivalence import (
     FAULT,
     IDENTICAL,
     LEAST_NEAR_TIE,
@@ -28,12 +29,11 @@ from specgauge.profiler.equivalence import (
     judge,
     plain_replies,
 )
-from specgauge.profiler.files import read_record, write_record
-from specgauge.profiler.mismatch import Change, differences, mismatch_cost
-from specgauge.profiler.parity import Parity, parity
+from specgauge.profiler.outputs.mismatch import Change, differences, mismatch_cost
+from specgauge.profiler.outputs.parity import Parity, parity
+from specgauge.profiler.outputs.sampled_law import DIFFERS, SAME, UNSUPPORTED, sampled_law
+from specgauge.profiler.outputs.sampling_parity import sampling_parity
 from specgauge.profiler.records import Sampling, Setting
-from specgauge.profiler.sampled_law import DIFFERS, SAME, UNSUPPORTED, sampled_law
-from specgauge.profiler.sampling_parity import sampling_parity
 
 MACHINE = MACHINES["interior-tie"]
 PROMPTS = MACHINE.prompts()[:6]

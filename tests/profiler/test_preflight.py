@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from specgauge.profiler.engine_rules import EngineRules, engine_of, engine_rules, llama_cpp_build
+from specgauge.profiler.pairs.engine_rules import EngineRules, engine_of, engine_rules, llama_cpp_build
 from specgauge.profiler.preflight import PairVerdict, check_files, check_pair, check_target
 from specgauge.profiler.records import ModelFile
 

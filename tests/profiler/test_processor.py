@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from specgauge.profiler import processor
-from specgauge.profiler.machine_records import HostMemory
+from specgauge.profiler.devices import processor
+from specgauge.profiler.devices.machine_records import HostMemory
 
 from .amd_files import write
 

@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specgauge.profiler.devices.spill import spill_signs
 from specgauge.profiler.records import DeviceState
-from specgauge.profiler.spill import spill_signs
 
 MIB = 1 << 20
 

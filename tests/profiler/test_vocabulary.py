@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specgauge.profiler.vocabulary import FIRST_CHECKED_ID, overlap, shown_token, tokens_of
+from specgauge.profiler.pairs.vocabulary import FIRST_CHECKED_ID, overlap, shown_token, tokens_of
 
 from .pairs import tokenizer, words
 

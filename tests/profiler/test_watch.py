@@ -2,9 +2,9 @@
 
 import threading
 
-from specgauge.profiler.machine_records import PcieLink
+from specgauge.profiler.devices.machine_records import PcieLink
+from specgauge.profiler.devices.watch import Look, Watch, under_load
 from specgauge.profiler.records import DeviceState
-from specgauge.profiler.watch import Look, Watch, under_load
 
 IDLE, BUSY = PcieLink(generation=1, width=16), PcieLink(generation=5, width=16)
 

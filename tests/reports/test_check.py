@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from specgauge.calibrate.check import check
-from specgauge.calibrate.check_memory import MemoryOptions
-from specgauge.calibrate.check_records import CheckReport, SamplingField
-from specgauge.profiler.engine_rules import EngineRules
+from specgauge.calibrate.checks.check import check
+from specgauge.calibrate.checks.memory import MemoryOptions
+from specgauge.calibrate.checks.records import CheckReport, SamplingField
 from specgauge.profiler.free_memory import FreeMemory
 from specgauge.profiler.job import Stamp
+from specgauge.profiler.pairs.engine_rules import EngineRules
 from specgauge.reports.check import headline, print_check, print_sampling, shown_contexts
 
 from ..profiler.pairs import MTP_LAYER, checkpoint, dense, hybrid, mixture, tokenizer, words

@@ -4,8 +4,7 @@ import io
 
 from rich.console import Console
 
-from specgauge.profiler.finding import Finding
-from specgauge.profiler.machine_records import (
+from specgauge.profiler.devices.machine_records import (
     Clocks,
     DeviceMemory,
     GpuProcess,
@@ -18,6 +17,7 @@ from specgauge.profiler.machine_records import (
     ProcessorReport,
     UnderLoad,
 )
+from specgauge.profiler.finding import Finding
 from specgauge.profiler.records import BandwidthSample
 from specgauge.reports.machine import print_machine
 

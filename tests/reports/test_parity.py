@@ -7,8 +7,8 @@ from rich.console import Console
 
 from specgauge.profiler.engines.fake import MACHINES, FakeEngine
 from specgauge.profiler.engines.fake_text import FakeText
-from specgauge.profiler.equivalence import WHY
-from specgauge.profiler.parity import parity
+from specgauge.profiler.outputs.equivalence import WHY
+from specgauge.profiler.outputs.parity import parity
 from specgauge.profiler.records import Sampling
 from specgauge.reports.parity import print_parity
 

@@ -18,10 +18,10 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.stats import binom
 
-from .engines.base import Engine, Likely, ReplyTokens, Unsupported
-from .protocol import REPLAYED_DRAFTERS
-from .records import Record, Sampling, Setting
-from .workloads import PromptText
+from ..engines.base import Engine, Likely, ReplyTokens, Unsupported
+from ..protocol import REPLAYED_DRAFTERS
+from ..records import Record, Sampling, Setting
+from ..workloads import PromptText
 
 WHY = (
     "Speculation verifies several tokens in one pass, and a pass over several rows runs on other kernels than a pass over "

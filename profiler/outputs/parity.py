@@ -6,15 +6,15 @@ Four looks at the same arms: greedy replies against plain decoding (equivalence.
 
 from collections.abc import Iterable, Sequence
 
-from .engines.base import Engine, Unsupported
+from ..engines.base import Engine, Unsupported
+from ..finding import ERROR, NOTE, WARNING, Finding
+from ..protocol import OnStep, named
+from ..records import EngineInfo, Key, Prompt, Record, Sampling, Setting
+from ..workloads import PromptText
 from .equivalence import FAULT, ROUNDING, WHY, Equivalence, PlainReplies, equivalence, plain_replies
-from .finding import ERROR, NOTE, WARNING, Finding
 from .mismatch import MismatchCost, mismatch_cost
-from .protocol import OnStep, named
-from .records import EngineInfo, Key, Prompt, Record, Sampling, Setting
 from .sampled_law import DIFFERS, SampledLaw, sampled_law
 from .sampling_parity import SettingParity, sampling_parity
-from .workloads import PromptText
 
 
 class Parity(Record, kw_only=True):

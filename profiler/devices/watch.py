@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from ..records import DeviceState
 from .machine_records import PcieLink, UnderLoad
-from .records import DeviceState
 
 BUSY = 0.5
 """Utilization from which a look counts as one under load."""

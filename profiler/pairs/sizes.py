@@ -1,10 +1,10 @@
 """Draft against target by size: bytes of a step, active parameters, bits, trained context."""
 
-from .checkpoints.checkpoint import Checkpoint
-from .files import shown
-from .finding import Finding, note, warning
-from .pair_cost import PairCost, pair_cost
-from .pair_tokens import file_name
+from ..checkpoints.checkpoint import Checkpoint
+from ..files import shown
+from ..finding import Finding, note, warning
+from .cost import PairCost, pair_cost
+from .tokens import file_name
 
 LARGEST_SHARE = 0.25
 """A draft step above this share of a target step is warned of: an RTX 3090 asks as much for one more verified token, the

@@ -1,9 +1,9 @@
 """Recurrent state and rejected tokens: what an engine's build can take back, and what that costs."""
 
-from .checkpoints.checkpoint import Checkpoint
+from ..checkpoints.checkpoint import Checkpoint
+from ..files import shown
+from ..finding import Finding, error, note, warning
 from .engine_rules import LLAMA_CPP, LLAMA_CPP_CHECKPOINTS, NATIVE_ROLLBACK, EngineRules
-from .files import shown
-from .finding import Finding, error, note, warning
 
 LEAST_BUILD = f"take llama.cpp b{LLAMA_CPP_CHECKPOINTS} or newer (llama.cpp#19493)"
 

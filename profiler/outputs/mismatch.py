@@ -13,9 +13,9 @@ import numpy as np
 from msgspec.structs import replace
 from scipy.stats import t as student
 
-from .engines.base import Engine, Unsupported
-from .records import Record, Sampling, Setting
-from .workloads import PromptText
+from ..engines.base import Engine, Unsupported
+from ..records import Record, Sampling, Setting
+from ..workloads import PromptText
 
 LEVEL = 0.95
 

@@ -3,8 +3,8 @@
 Sizes are bytes, powers watts, clocks MHz, temperatures degrees Celsius, shares 0 to 1.
 """
 
-from .finding import Finding
-from .records import BandwidthSample, Record
+from ..finding import Finding
+from ..records import BandwidthSample, Record
 
 
 class Power(Record, kw_only=True):

@@ -2,15 +2,15 @@
 
 from collections.abc import Sequence
 
-from ..profiler.checkpoints.checkpoint import Checkpoint
-from ..profiler.engine_rules import EngineRules
-from ..profiler.finding import Finding, by_severity, warning
-from ..profiler.job import Stamp
-from ..profiler.pair_tokens import COMPATIBLE, INCOMPATIBLE, PADDING_ONLY, UNKNOWN
-from ..profiler.preflight import ENGINE, check_pair, check_target
-from .check_memory import MEMORY_VERDICTS, MemoryOptions, check_memory, memory_findings
-from .check_records import CheckedModel, CheckedPair, CheckReport
+from ...profiler.checkpoints.checkpoint import Checkpoint
+from ...profiler.finding import Finding, by_severity, warning
+from ...profiler.job import Stamp
+from ...profiler.pairs.engine_rules import EngineRules
+from ...profiler.pairs.tokens import COMPATIBLE, INCOMPATIBLE, PADDING_ONLY, UNKNOWN
+from ...profiler.preflight import ENGINE, check_pair, check_target
 from .checklist import NOTHING_ASKED, AskedSampling, DraftPair, checklist_before
+from .memory import MEMORY_VERDICTS, MemoryOptions, check_memory, memory_findings
+from .records import CheckedModel, CheckedPair, CheckReport
 
 PAIR_VERDICTS = (COMPATIBLE, PADDING_ONLY, UNKNOWN, INCOMPATIBLE)
 """From good to bad."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from .finding import NOTE, WARNING, Finding
+from ..finding import NOTE, WARNING, Finding
 from .machine_records import MachineReport
 
 BUSY_SHARE, STEAL_SHARE = 0.10, 0.01

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from ..profiler.records import Profile, Run, Sampling
-from .check_records import SamplingField
+from ...profiler.records import Profile, Run, Sampling
+from .records import SamplingField
 
 FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
 """Sent with every request under these names (llama.cpp's)."""

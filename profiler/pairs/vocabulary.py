@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .checkpoints.checkpoint import Tokenizer
+from ..checkpoints.checkpoint import Tokenizer
 
 LENGTH_BYTES = 8
 SHOWN_CHARACTERS = 32

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from .records import DeviceState
+from ..records import DeviceState
 
 BUSY_BUS_BYTES_PER_SECOND = 1.5e9
 """What a pass cannot need: the logits of 16 positions over 250,000 tokens are 16 MB in float32, at 50 rounds a second

@@ -1,7 +1,7 @@
 """What `specgauge check` finds: the pair, the memory, the seven points. Sizes in bytes, shares as fractions."""
 
-from ..profiler.finding import Finding
-from ..profiler.records import Record
+from ...profiler.finding import Finding
+from ...profiler.records import Record
 
 PASS, FAIL, NOT_MEASURED = "pass", "fail", "not_measured"
 

@@ -6,12 +6,12 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
-from ..profiler.pair_sizes import INT8_BITS
-from ..profiler.records import ModelFile, Profile, StepSample
-from .check_records import FAIL, NOT_MEASURED, PASS, ChecklistItem, SamplingField
-from .check_sampling import runs_of, sampling_parity
+from ...profiler.pairs.sizes import INT8_BITS
+from ...profiler.records import ModelFile, Profile, StepSample
+from ..records import Acceptance, Calibration, Recommendation, SettingForecast, Validation
 from .checklist import BITS, LENGTH, ROOM, SAMPLING, SEED, TOKENIZER, WARM, item
-from .records import Acceptance, Calibration, Recommendation, SettingForecast, Validation
+from .records import FAIL, NOT_MEASURED, PASS, ChecklistItem, SamplingField
+from .sampling import runs_of, sampling_parity
 
 HELD = 0.05
 """An acceptance of the first drafted token (S_1) this far below the int8 copy's still counts as held."""

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from .checkpoints.checkpoint import Checkpoint, Tokenizer
+from ..checkpoints.checkpoint import Checkpoint, Tokenizer
+from ..files import shown
+from ..finding import Finding, error, note, warning
 from .engine_rules import LLAMA_CPP, EngineRules
-from .files import shown
-from .finding import Finding, error, note, warning
 from .vocabulary import FIRST_CHECKED_ID, Overlap, overlap
 
 COMPATIBLE, PADDING_ONLY, UNKNOWN, INCOMPATIBLE = "compatible", "padding_only", "unknown", "incompatible"

@@ -10,8 +10,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ..records import DeviceState
 from .machine_records import Clocks, DeviceMemory, GpuReport, Heat, PcieLink, Power
-from .records import DeviceState
 from .sysfs import matching, number, scaled, text
 
 DRM = Path("/sys/class/drm")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from .finding import ERROR, NOTE, WARNING, Finding
+from ..finding import ERROR, NOTE, WARNING, Finding
 from .machine_records import GpuReport, PcieLink
 
 EVENT_WORDS = {

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..records import DeviceState
 from .machine_records import DeviceMemory, GpuReport
-from .records import DeviceState
 
 Command = Callable[[Sequence[str]], str]
 TIMEOUT_SECONDS = 2.0

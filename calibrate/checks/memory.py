@@ -6,19 +6,19 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from ..model.kv import KvTypes
-from ..model.memory import MEBIBYTE, RUNTIME_BYTES, Deployment
-from ..model.region import Demand, layers_that_leave, memory_region, terms
-from ..model.shape import Shape
-from ..profiler.checkpoints.checkpoint import Checkpoint
-from ..profiler.checkpoints.reading import read_checkpoint
-from ..profiler.engine_rules import LLAMA_CPP, EngineRules
-from ..profiler.files import shown
-from ..profiler.finding import Finding, note, warning
-from ..profiler.free_memory import FreeMemory, free_memory, host_free_bytes, spill_risk
-from ..profiler.pair_tokens import file_name
-from ..profiler.records import Candidate, ModelFile
-from .check_records import LargestContext, LargestDraftTokens, LayersOnHost, MemoryCheck, MemoryTerm, RegionCell
+from ...model.kv import KvTypes
+from ...model.memory import MEBIBYTE, RUNTIME_BYTES, Deployment
+from ...model.region import Demand, layers_that_leave, memory_region, terms
+from ...model.shape import Shape
+from ...profiler.checkpoints.checkpoint import Checkpoint
+from ...profiler.checkpoints.reading import read_checkpoint
+from ...profiler.files import shown
+from ...profiler.finding import Finding, note, warning
+from ...profiler.free_memory import FreeMemory, free_memory, host_free_bytes, spill_risk
+from ...profiler.pairs.engine_rules import LLAMA_CPP, EngineRules
+from ...profiler.pairs.tokens import file_name
+from ...profiler.records import Candidate, ModelFile
+from .records import LargestContext, LargestDraftTokens, LayersOnHost, MemoryCheck, MemoryTerm, RegionCell
 
 MEMORY_VERDICTS = ("fits", "tight", "unknown", "does_not_fit")
 """From good to bad."""

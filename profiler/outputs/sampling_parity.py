@@ -5,7 +5,7 @@ Engines ignore, rename and override settings without a word (llama.cpp#26100, #2
 
 from collections.abc import Mapping
 
-from .records import Record, Sampling, Setting
+from ..records import Record, Sampling, Setting
 
 EQUAL, DIFFERS, NOT_TOLD = "equal", "differs", "not told"
 SINGLE_PRECISION = 1e-6

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .checkpoints.checkpoint import Checkpoint
+from ..checkpoints.checkpoint import Checkpoint
 from .engine_rules import LLAMA_CPP
 
 REDECODING = (LLAMA_CPP,)

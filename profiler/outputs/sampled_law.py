@@ -13,10 +13,10 @@ from math import exp
 import numpy as np
 from msgspec.structs import replace
 
-from ..model import same_law
-from .engines.base import Engine, Unsupported
-from .records import Record, Sampling, Setting
-from .workloads import PromptText
+from ...model import same_law
+from ..engines.base import Engine, Unsupported
+from ..records import Record, Sampling, Setting
+from ..workloads import PromptText
 
 PLACES = 3
 """Speculative places of a reply that are looked at, the first behind the token of prefill."""

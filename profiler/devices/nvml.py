@@ -9,8 +9,8 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ..records import DeviceState
 from .machine_records import Clocks, DeviceMemory, GpuProcess, GpuReport, Heat, PcieLink, Power
-from .records import DeviceState
 
 OLDER_NAMES = {
     "nvmlDeviceGetCurrentClocksEventReasons": "nvmlDeviceGetCurrentClocksThrottleReasons",

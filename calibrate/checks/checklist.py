@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..profiler.checkpoints.checkpoint import Checkpoint
-from ..profiler.pair_sizes import INT8_BITS
-from ..profiler.pair_tokens import INCOMPATIBLE, UNKNOWN, file_name
-from ..profiler.preflight import PairVerdict
-from ..profiler.records import Sampling
-from .check_memory import DRAFT_LIMIT, largest_draft_tokens
-from .check_records import FAIL, NOT_MEASURED, PASS, ChecklistItem, MemoryCheck
-from .check_sampling import both_sides
+from ...profiler.checkpoints.checkpoint import Checkpoint
+from ...profiler.pairs.sizes import INT8_BITS
+from ...profiler.pairs.tokens import INCOMPATIBLE, UNKNOWN, file_name
+from ...profiler.preflight import PairVerdict
+from ...profiler.records import Sampling
+from .memory import DRAFT_LIMIT, largest_draft_tokens
+from .records import FAIL, NOT_MEASURED, PASS, ChecklistItem, MemoryCheck
+from .sampling import both_sides
 
 TOKENIZER, BITS, SAMPLING = "same-tokenizer", "draft-int8", "sampling-equal"
 LENGTH, ROOM, WARM, SEED = "draft-tokens-in-best-region", "kv-room", "warmed-up", "seed-fixed"

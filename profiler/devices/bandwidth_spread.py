@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .records import BandwidthSample
+from ..records import BandwidthSample
 
 LEVEL = 0.95
 ARITHMETIC_RATIO = 1.25

@@ -6,12 +6,12 @@ engine takes first (gpu_findings.py) and about the host (host_findings.py).
 
 from collections.abc import Iterator
 
+from ..finding import ERROR, NOTE, WARNING, Finding
+from ..records import BandwidthSample
 from .bandwidth_spread import ARITHMETIC_RATIO, DISTURBED_RATIO, cache_over_memory, in_memory, median
-from .finding import ERROR, NOTE, WARNING, Finding
 from .gpu_findings import of_gpus
 from .host_findings import of_memory, of_processor
 from .machine_records import MachineReport
-from .records import BandwidthSample
 
 OLD_DRIVER = 535
 """Older drivers lack the event reasons under their present name, and CUDA 12.2."""

@@ -1,0 +1,1 @@
+"""The check before and after a profile: memory of drafters, sampling, the seven points."""

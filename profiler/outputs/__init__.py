@@ -1,0 +1,1 @@
+"""What comes out with speculation held against what comes out without it."""
