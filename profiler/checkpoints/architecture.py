@@ -27,7 +27,10 @@ def shape_of(config: Config, bytes_per_parameter: float) -> Shape:
         )
         for role in fields(Weights)
     }
-    return described.shape(Weights(**sized))
+    try:
+        return described.shape(Weights(**sized))
+    except ValueError as error:
+        raise InputError(f"{config.path} contradicts itself: {error}; download it again") from None
 
 
 def architecture_of(config: Config) -> Architecture:
