@@ -4,13 +4,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from .checkpoints.checkpoint import Checkpoint
-from .files import shown
 from .finding import ERROR, WARNING, Finding, by_severity, error, note, warning
 from .pairs.engine_rules import LLAMA_CPP, EngineRules
 from .pairs.rollback import pair_rollback, target_rollback
-from .pairs.sizes import compare_sizes, draft_larger, expert_traffic
-from .pairs.tokens import COMPATIBLE, INCOMPATIBLE, UNKNOWN, Grounds, compare_tokens, file_name, tokenizer_unknown
-from .records import ModelFile
+from .pairs.sizes import compare_sizes, expert_traffic
+from .pairs.tokens import COMPATIBLE, INCOMPATIBLE, UNKNOWN, Grounds, compare_tokens, file_name
 
 ENGINE = EngineRules()
 """A llama.cpp of unknown build."""
@@ -64,23 +62,6 @@ def check_pair(
 def check_target(target: Checkpoint, engine: EngineRules = ENGINE) -> tuple[Finding, ...]:
     """What the target alone says: its own draft head, experts that a verification touches, recurrent state."""
     return by_severity([*_built_in_head(target, engine), *expert_traffic(target), *target_rollback(target, engine)])
-
-
-def check_files(target: ModelFile, draft: ModelFile) -> PairVerdict:
-    """The pair as far as two hashes and sizes tell: equal tokenizer hashes are compatible, different ones incompatible.
-
-    A hash cannot tell padding from another tokenizer; `check_pair` can.
-    """
-    larger = target.sha256 != draft.sha256 and draft.size_bytes > target.size_bytes
-    warnings = [draft_larger(draft.label, target.label, draft.size_bytes, target.size_bytes)] if larger else []
-    blind = [model.label for model in (target, draft) if not model.tokenizer_sha256]
-    if blind:
-        return _verdict(UNKNOWN, "no vocabulary to compare", [tokenizer_unknown(blind), *warnings])
-    if target.tokenizer_sha256 != draft.tokenizer_sha256:
-        evidence = f"draft {draft.label} ({shown(draft.path)}) has another tokenizer than target {target.label}"
-        found = error("another-tokenizer", evidence, "take a draft of the target's own family")
-        return _verdict(INCOMPATIBLE, evidence, [found, *warnings])
-    return _verdict(COMPATIBLE, "draft and target have the same tokenizer", warnings)
 
 
 def _head(target: Checkpoint, draft: Checkpoint) -> Grounds:

@@ -151,7 +151,7 @@ def _median(values: list[float]) -> float | None:
 
 
 def cold_cache(case: Case) -> Iterator[Cause]:
-    """The speed was taken before buffers, kernels and caches were warm."""
+    """The speed was taken before buffers, kernels, graphs and the prompt cache were warm."""
     warm = case.symptoms.warm_tokens_per_second
     if warm is None or case.speed > (1 - COLD) * warm:
         return
@@ -160,8 +160,8 @@ def cold_cache(case: Case) -> Iterator[Cause]:
         "round",
         warm,
         derived="measured speed of the same setting once warm",
-        evidence=f"The first pass ran at {case.speed:.1f} tokens/s, later ones at {warm:.1f}: buffers, graphs and kernels are set "
-        "up in the first replies.",
+        evidence=f"The first pass ran at {case.speed:.1f} tokens/s, later ones at {warm:.1f}: the first replies "
+        "after a start set up buffers, graphs and kernels, and have no prompt cached.",
         change="ten short requests after each start, before anything is measured or served",
         provenance="measured",
     )

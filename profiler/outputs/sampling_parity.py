@@ -54,17 +54,19 @@ class SettingParity(Record, kw_only=True):
 
 def sampling_parity(setting: Setting, sampling: Sampling, effective: Mapping[str, str]) -> SettingParity:
     """`effective`: what the engine read back, in its own names. What it uses without having been sent is listed too."""
-    fields = [_field(name, _written(getattr(sampling, name)), effective) for name in SENT]
-    fields.append(_field("drafter", setting.drafter, effective))
+    fields = [compared(name, getattr(sampling, name), effective) for name in SENT]
+    fields.append(compared("drafter", setting.drafter, effective))
     if setting.drafter != "none":
-        fields.append(_field("draft_tokens", str(setting.draft_tokens), effective))
+        fields.append(compared("draft_tokens", setting.draft_tokens, effective))
     if setting.drafter not in ("none", "ngram"):
-        fields.append(_field("draft_sampling", sampling.draft_sampling, effective))
-    silent = [_field(name, _written(value), effective) for name, value in OTHER_SAMPLERS.items()]
+        fields.append(compared("draft_sampling", sampling.draft_sampling, effective))
+    silent = [compared(name, value, effective) for name, value in OTHER_SAMPLERS.items()]
     return SettingParity(setting=setting, fields=(*fields, *(field for field in silent if field.state == DIFFERS)))
 
 
-def _field(name: str, sent: str, effective: Mapping[str, str]) -> SentUsed:
+def compared(name: str, value: object, effective: Mapping[str, str]) -> SentUsed:
+    """One setting of ours, sent as `value`, against what was read back under any of its names."""
+    sent = _written(value)
     used = next((effective[word] for word in READ_AS.get(name, (name,)) if effective.get(word)), "")
     if name == "drafter":
         used = _drafter(used)

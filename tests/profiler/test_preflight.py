@@ -2,12 +2,10 @@
 
 from dataclasses import replace
 
-import msgspec
 import pytest
 
 from specgauge.profiler.pairs.engine_rules import EngineRules, engine_of, engine_rules, llama_cpp_build
-from specgauge.profiler.preflight import PairVerdict, check_files, check_pair, check_target
-from specgauge.profiler.records import ModelFile
+from specgauge.profiler.preflight import PairVerdict, check_pair, check_target
 
 from .pairs import checkpoint, dense, hybrid, mixture, tokenizer, words
 
@@ -365,49 +363,3 @@ def test_rules_are_those_of_the_engine_named():
     assert engine_rules("llama-server", "b9000") == EngineRules("llama.cpp", 9000)
     assert engine_rules("vLLM", "0.32.0") == EngineRules("vllm")
     assert engine_rules("other").can_roll_back is None
-
-
-# two files, by hash
-
-
-FILE = ModelFile(
-    label="big",
-    path="/models/big.gguf",
-    sha256="1" * 64,
-    size_bytes=8_000_000,
-    name="big",
-    architecture="llama",
-    quant="Q8_0",
-    parameters=8_000_000,
-    tokenizer_sha256="a" * 64,
-)
-SMALL = msgspec.structs.replace(FILE, label="small", path="/models/small.gguf", sha256="2" * 64, size_bytes=1_000_000)
-
-
-def test_one_hash_is_compatible():
-    found = check_files(FILE, SMALL)
-    assert (found.verdict, found.warnings, found.works) == ("compatible", (), True)
-
-
-def test_another_hash_is_incompatible_and_says_which_file_and_what_to_do():
-    found = check_files(FILE, msgspec.structs.replace(SMALL, tokenizer_sha256="b" * 64))
-    assert found.verdict == "incompatible"
-    assert "/models/small.gguf" in found.refusal and "family" in found.refusal
-
-
-@pytest.mark.parametrize("role", ["target", "draft"])
-def test_a_file_without_vocabulary_leaves_it_unknown(role):
-    pair = {"target": FILE, "draft": SMALL}
-    pair[role] = msgspec.structs.replace(pair[role], tokenizer_sha256="")
-    found = check_files(**pair)
-    assert found.verdict == "unknown" and pair[role].label in found.warnings[0]
-
-
-def test_swapped_files_are_warned_of():
-    found = check_files(SMALL, FILE)
-    assert found.verdict == "compatible" and "swap" in found.warnings[0]
-
-
-def test_the_same_file_may_draft_for_itself():
-    found = check_files(FILE, FILE)
-    assert (found.verdict, found.warnings) == ("compatible", ())
