@@ -3,7 +3,9 @@
 Nothing heavy is imported here, so that help is quick: each verb imports what it uses.
 """
 
+import contextlib
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from cyclopts import App, CycloptsError, Parameter
 from . import __version__
 from .loop import (
     CALIBRATION,
+    PARITY,
     PROFILE,
     REPORT,
     calibrated_beside,
@@ -63,14 +66,16 @@ if TYPE_CHECKING:
     from .loop import Examined
     from .profiler.records import Profile
 
+MOST_IN_FULL = 4
+"""Diagnoses that are printed whole; of more the dearest cause each."""
 GOOD, FAILED, WRONG, MISSED = 0, 1, 2, 3
 """Exit codes: good; the work failed; usage or input is wrong; `validate --tolerance` was missed."""
 ENGINE_FLAG = "--engine-flag"
+PASSED_ON = "Everything after -- is passed on to llama-server."
 
 app = App(
     name="specgauge",
     help="Profiles a machine once for speculative decoding, forecasts settings that were never run, and checks them.",
-    help_epilogue="Everything after -- is passed on to llama-server.",
     version=__version__,
     default_parameter=Parameter(negative=""),
     result_action="return_value",
@@ -78,7 +83,7 @@ app = App(
 )
 
 
-@app.command
+@app.command(help_epilogue=PASSED_ON)
 def run(
     *targets: Path,
     choice: EngineChoice = EngineChoice(),
@@ -114,7 +119,7 @@ def run(
     return MISSED if missed and strict else GOOD
 
 
-@app.command(name="check")
+@app.command(name="check", help_epilogue="What stands after -- is read as flags of your llama-server.")
 def check_command(target: Path, *, draft: tuple[Path, ...] = (), room: Room = Room(), common: Common = Common()) -> int:
     """Answer from headers, before any weight is read: does the pair work, does it fit, what will disappoint.
 
@@ -135,6 +140,9 @@ def check_command(target: Path, *, draft: tuple[Path, ...] = (), room: Room = Ro
     from .reports.check import print_check
 
     options, sampling = room.options()
+    unread = room.unread()
+    if unread:
+        warn(f"not read by check: {' '.join(unread)}; all layers are counted where the model lies")
     read, drafts = read_checkpoint(target), [read_checkpoint(path) for path in draft]
     rules = engine_rules(room.engine or engine_of(read.format).name, room.engine_build)
     report = check(read, drafts, options, stamped(), rules, sampling)
@@ -173,7 +181,7 @@ def machine_command(*, seconds: float = 8.0, device: str = "", threads: int = 0,
     return GOOD
 
 
-@app.command(name="profile")
+@app.command(name="profile", help_epilogue=PASSED_ON)
 def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), common: Common = Common()) -> int:
     """Measure what forecasts need; an interrupted profile goes on where it stopped.
 
@@ -260,7 +268,7 @@ def recommend(*, common: Common = Common()) -> int:
     return GOOD
 
 
-@app.command
+@app.command(help_epilogue=PASSED_ON)
 def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), common: Common = Common()) -> int:
     """Run the recommendation, its neighbours and settings never run, and write validation.json.
 
@@ -272,7 +280,7 @@ def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), c
     check_repeats(check)
     profile = runnable(stored_profile(common.path(PROFILE)))
     calibrated, calibration = stored_calibration(profile, common)
-    recommendation = stored_recommendation(profile, calibration, common)
+    recommendation = stored_recommendation(profile, calibrated, calibration, common)
     with closing(reopen(profile, choice.options(()), common.path("logs")), common) as job:
         validation = validated_to(job, profile, calibrated, calibration, recommendation, check, common)
     if common.json:
@@ -286,7 +294,7 @@ def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), c
     return MISSED if missed else GOOD
 
 
-@app.command
+@app.command(help_epilogue=PASSED_ON)
 def parity(
     *targets: Path, choice: EngineChoice = EngineChoice(), compared: Compared = Compared(), common: Common = Common()
 ) -> int:
@@ -306,12 +314,13 @@ def parity(
 
     check_out(common.out)
     compared.check()
-    with opened_job(choice.options(targets), common) as job:
+    with opened_job(choice.options(targets), common, profiles=False) as job:
         found = parity_to(job, compared, common)
     if common.json:
         print_json(found)
     else:
         print_parity(Console(), found)
+        print(f"Written: {common.path(PARITY)}")
     return WRONG if any(one.severity == ERROR for one in found.findings) else GOOD
 
 
@@ -328,13 +337,17 @@ def diagnose(*, workload: str = "", draft_tokens: int | None = None, common: Com
     """
     from rich.console import Console
 
-    from .reports.diagnosis import print_diagnosis
+    from .reports.diagnosis import print_causes, print_diagnosis
 
     check_out(common.out)
     check_counts(("--draft-tokens", draft_tokens, 1, MOST_DRAFT_TOKENS))
     diagnoses = diagnosed_in(common, workload, draft_tokens)
     if common.json:
         print_json({"diagnoses": diagnoses})
+        return GOOD
+    if len(diagnoses) > MOST_IN_FULL:
+        print_causes(Console(), diagnoses)
+        print("One of them in full: specgauge diagnose --draft-tokens N")
         return GOOD
     for diagnosis in diagnoses:
         print_diagnosis(Console(), diagnosis)
@@ -347,7 +360,7 @@ def report(*, common: Common = Common()) -> int:
     check_out(common.out)
     profile = stored_profile(common.path(PROFILE))
     calibrated, calibration = stored_calibration(profile, common)
-    recommendation = stored_recommendation(profile, calibration, common)
+    recommendation = stored_recommendation(profile, calibrated, calibration, common)
     validation = stored_validation(recommendation, common)
     seen = examined(profile, calibrated, calibration, recommendation, validation)
     files = reported_to(profile, calibration, recommendation, validation, common, seen)
@@ -464,10 +477,25 @@ def print_verdict(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code. An error is one line on stderr, with --debug also its traceback."""
+    """Run the command line; returns the exit code. An error is one line on stderr, with --debug also its traceback.
+
+    Without `argv` it is the whole process: nothing interrupts its last steps, and an interrupt that an import swallowed does
+    not decide the exit code.
+    """
+    code = _ran(list(sys.argv[1:] if argv is None else argv))
+    if argv is None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        if interrupted.is_set():
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os._exit(code)
+    return code
+
+
+def _ran(arguments: list[str]) -> int:
     open_standard_streams()
     interrupted.clear()
-    words = _with_engine_flags(list(sys.argv[1:] if argv is None else argv))
+    words = _with_engine_flags(arguments)
     debug = "--debug" in words
     try:
         with interruptible():

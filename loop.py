@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .profiler.session import Progress as SessionProgress
     from .reports.terminal import Progress
 
+USUAL_SEED = 1
+MOST_ROWS = 500
+"""Imported rows that are diagnosed."""
 VALIDATION_SECONDS = 240.0
 """Time for repeats beyond the least number."""
 PROFILE, CALIBRATION = "profile.json", "calibration.json"
@@ -36,15 +39,15 @@ R = TypeVar("R", bound="Record")
 
 
 @contextmanager
-def opened_job(options: "Options", common: Common) -> "Iterator[Job]":
-    """The job of `options`, its engine closed afterwards, whatever happens."""
+def opened_job(options: "Options", common: Common, profiles: bool = True) -> "Iterator[Job]":
+    """The job of `options`, its engine closed afterwards, whatever happens; `profiles`: its work can be resumed."""
     from .profiler.job import prepare
 
     with _progress() as tell:
         job = prepare(options, stamped(), common.path("logs"), tell)
     for text in _short_of_room(job.blank):
         warn(text)
-    with closing(job, common):
+    with closing(job, common, profiles):
         yield job
 
 
@@ -60,7 +63,7 @@ def _short_of_room(blank: "Profile") -> tuple[str, ...]:
 
 
 @contextmanager
-def closing(job: "Job", common: Common) -> "Iterator[Job]":
+def closing(job: "Job", common: Common, profiles: bool = True) -> "Iterator[Job]":
     """Close the engine at the end; on an interrupt, say what is kept and how to go on."""
     for text in job.warnings:
         warn(text)
@@ -68,7 +71,7 @@ def closing(job: "Job", common: Common) -> "Iterator[Job]":
         with alone_in(common.out):
             yield job
     except KeyboardInterrupt:
-        raise WorkFailed(_how_to_go_on(common)) from None
+        raise WorkFailed(_how_to_go_on(common) if profiles else "interrupted: nothing is written") from None
     finally:
         with undisturbed():
             job.engine.close()
@@ -251,6 +254,9 @@ def parity_to(job: "Job", asked: Compared, common: Common) -> "Parity":
     unequal = None if asked.mismatch is None else replace(sampling, temperature=asked.mismatch)
     stamp = stamped()
     with _progress() as tell:
+        tell(
+            f"drafter 1 of {len(arms)}, {len(job.prompts)} prompts: greedy, again, {'sampled, ' if unequal else ''}drafting"
+        )
         found = parity(
             job.engine,
             arms,
@@ -260,7 +266,7 @@ def parity_to(job: "Job", asked: Compared, common: Common) -> "Parity":
             unequal=unequal,
             created=stamp.created,
             tool_version=stamp.tool_version,
-            on_step=lambda done, total: tell(f"compared {done} of {total} drafters"),
+            on_step=lambda done, total: tell(f"drafter {min(done + 1, total)} of {total}, {len(job.prompts)} prompts"),
         )
     write_record(common.path(PARITY), found)
     return found
@@ -328,24 +334,27 @@ def diagnosed(
     workload: str = "",
     draft_tokens: int | None = None,
 ) -> "tuple[Diagnosis, ...]":
-    """Causes of what drafting costs: of the fastest drafting setting by forecast on each workload, or of one length.
+    """Causes of what drafting costs: of each drafter of the recommended target at its fastest length, or at one length.
 
     Raises InputError for a workload or a length that there is not.
     """
     from msgspec.structs import replace
 
+    from .calibrate.arms import chosen_setting
     from .calibrate.diagnose import diagnose
-    from .calibrate.examine import symptoms_of, usual_setting
+    from .calibrate.examine import symptoms_of, usual_settings
 
     names = [one.workload for one in recommendation.workloads]
     if workload and workload not in names:
         raise InputError(f"--workload {workload}: no such workload; choose one of {', '.join(names)}")
     stamp, found = stamped(), []
-    for name in [workload] if workload else names:
-        setting = usual_setting(recommendation, name, draft_tokens)
-        if setting is not None:
-            shape = _shape_of(profile, setting.target)
-            diagnosis = diagnose(symptoms_of(profile, calibrated, setting, name, validation, shape))
+    for advice in recommendation.workloads:
+        if workload not in ("", advice.workload):
+            continue
+        target = chosen_setting(profile, advice.chosen).target
+        shape = _shape_of(profile, target)
+        for setting in usual_settings(profile, calibrated, target, advice.workload, draft_tokens):
+            diagnosis = diagnose(symptoms_of(profile, calibrated, setting, advice.workload, validation, shape))
             found.append(replace(diagnosis, created=stamp.created, tool_version=stamp.tool_version))
     return tuple(found)
 
@@ -370,7 +379,7 @@ def diagnosed_in(common: Common, workload: str = "", draft_tokens: int | None = 
         found = _diagnosed_rows(profile, workload, draft_tokens)
     else:
         calibrated, calibration = stored_calibration(profile, common)
-        recommendation = stored_recommendation(profile, calibration, common)
+        recommendation = stored_recommendation(profile, calibrated, calibration, common)
         validation = stored_validation(recommendation, common)
         found = diagnosed(profile, calibrated, recommendation, validation, workload, draft_tokens)
     if not found:
@@ -380,17 +389,23 @@ def diagnosed_in(common: Common, workload: str = "", draft_tokens: int | None = 
 
 
 def _diagnosed_rows(profile: "Profile", workload: str, draft_tokens: int | None) -> "tuple[Diagnosis, ...]":
+    """Of each imported row that drafts. Raises InputError for a workload or a length that there is not."""
     from msgspec.structs import replace
 
     from .calibrate.diagnose import diagnose
     from .calibrate.examine import symptoms_of_rows
 
     stamp = stamped()
-    asked = [
-        one
-        for one in symptoms_of_rows(profile)
-        if workload in ("", one.workload) and draft_tokens in (None, one.draft_tokens)
-    ]
+    every = symptoms_of_rows(profile)
+    rows = every[:MOST_ROWS]
+    if len(every) > MOST_ROWS:
+        warn(f"the first {MOST_ROWS} of {len(every):,} rows are diagnosed; import fewer to see the others")
+    asked = [o for o in rows if workload in ("", o.workload) and draft_tokens in (None, o.draft_tokens)]
+    if rows and not asked:
+        known = sorted({o.workload for o in rows}), sorted({o.draft_tokens for o in rows})
+        raise InputError(
+            f"no row of that kind: workloads are {', '.join(known[0])}, draft tokens {', '.join(map(str, known[1]))}"
+        )
     return tuple(replace(diagnose(o), created=stamp.created, tool_version=stamp.tool_version) for o in asked)
 
 
@@ -416,10 +431,13 @@ def runnable(profile: "Profile") -> "Profile":
 
 
 def stored_calibration(profile: "Profile", common: Common) -> "tuple[Calibrated, Calibration]":
-    """calibration.json of this profile, and the model that it describes, fitted anew with its seed."""
+    """calibration.json of this profile, and the model that it describes, fitted anew with its seed; made where it is
+    missing."""
     from .calibrate.fit import calibrate as fitted
     from .calibrate.records import Calibration
 
+    if not os.path.lexists(common.path(CALIBRATION)):
+        return calibrated_to(profile, USUAL_SEED, common)
     calibration = _stored(common.path(CALIBRATION), Calibration, "specgauge calibrate")
     _belongs(common.path(CALIBRATION), calibration.profile_sha256, profile, "specgauge calibrate")
     calibrated = fitted(profile, seed=calibration.seed, replicates=calibration.replicates)
@@ -431,12 +449,16 @@ def stored_calibration(profile: "Profile", common: Common) -> "tuple[Calibrated,
     return calibrated, calibration
 
 
-def stored_recommendation(profile: "Profile", calibration: "Calibration", common: Common) -> "Recommendation":
-    """recommendation.json of this profile and calibration."""
+def stored_recommendation(
+    profile: "Profile", calibrated: "Calibrated", calibration: "Calibration", common: Common
+) -> "Recommendation":
+    """recommendation.json of this profile and calibration; made where it is missing."""
     from .calibrate.arms import chosen_by_workload
     from .calibrate.records import Recommendation
 
     path = common.path(RECOMMENDATION)
+    if not os.path.lexists(path):
+        return recommended_to(profile, calibrated, calibration, common)
     recommendation = _stored(path, Recommendation, "specgauge recommend")
     _belongs(path, recommendation.profile_sha256, profile, "specgauge recommend")
     _belongs(path, recommendation.calibration_sha256, calibration, "specgauge recommend")
@@ -533,7 +555,9 @@ def _belongs(path: Path, sha256: str, to: "Record", verb: str) -> None:
     from .profiler.files import record_digest
 
     if sha256 != record_digest(to):
-        raise InputError(f"{path} was made from other files than those beside it; run {verb} again")
+        raise InputError(
+            f"{path} was made from other files than those beside it, or by another version; run {verb} again"
+        )
 
 
 def _named(setting: "Setting") -> str:

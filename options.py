@@ -27,6 +27,7 @@ MOST_CONTEXT = 10_000_000
 MOST_STREAMS = 1024
 LONGEST_NAME = 255
 MOST_REPEATS_ASKED = 1000
+CHECKED_ENGINES = ("llama.cpp", "vllm", "transformers")
 MOST_SECONDS = 600.0
 MOST_TEMPERATURE = 5.0
 MOST_DRAWS = 10_000
@@ -107,6 +108,8 @@ class Room:
         from .profiler.server_flags import asked_of
 
         asked = asked_of(self.engine_flag)
+        if self.engine is not None and self.engine not in CHECKED_ENGINES:
+            raise InputError(f"--engine {self.engine}: choose one of {', '.join(CHECKED_ENGINES)}")
         check_counts(("--context", self.context, 0, MOST_CONTEXT), ("--streams", self.streams, 1, MOST_STREAMS))
         check_counts(("--draft-tokens", self.draft_tokens, 0, MOST_DRAFT_TOKENS))
         given = parse_size("--memory", self.memory) if self.memory is not None else None
@@ -129,6 +132,12 @@ class Room:
         except ValueError as error:
             raise InputError(f"check: {error}") from None
         return options, AskedSampling(asked.sampling, asked.sampling)
+
+    def unread(self) -> tuple[str, ...]:
+        """Flags behind -- that say nothing to a check."""
+        from .profiler.server_flags import asked_of
+
+        return asked_of(self.engine_flag).unread
 
 
 @Parameter(name="*")
@@ -227,11 +236,11 @@ def parse_contexts(text: str) -> tuple[int, ...]:
 
 
 def parse_size(option: str, text: str) -> float:
-    """Bytes of N, NMB, NGB (powers of ten), NMiB or NGiB (powers of two). Raises InputError."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*(B|MB|GB|MiB|GiB)?", text.strip(), re.ASCII)
-    size = float(found[1]) * SIZES[found[2] or "B"] if found else 0.0
+    """Bytes of NB, NMB, NGB (powers of ten), NMiB or NGiB (powers of two). Raises InputError, also without a unit."""
+    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*(B|MB|GB|MiB|GiB)", text.strip(), re.ASCII)
+    size = float(found[1]) * SIZES[found[2]] if found else 0.0
     if not size > 0:
-        raise InputError(f"{option} {text}: give a size above 0 such as 17GB, 16.2GiB or 800MB")
+        raise InputError(f"{option} {text[:40]}: give a size above 0 with its unit, such as 17GB, 16.2GiB or 800MB")
     return size
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..model.shape import Shape
 from ..model.traffic import Traffic
-from ..profiler.records import DeviceState, Measurement, ModelFile, Profile, ReportedRow, Sampling, Setting
+from ..profiler.records import Candidate, DeviceState, Measurement, ModelFile, Profile, ReportedRow, Sampling, Setting
 from . import reported
 from .evidence import Pair
 from .fit import Calibrated, NotCalibrated
@@ -28,16 +28,40 @@ ALIASES = {
 """Names under which engines read back a field of Setting."""
 
 
-def usual_setting(recommendation: Recommendation, workload: str, draft_tokens: int | None = None) -> Setting | None:
-    """What to diagnose where nobody says: the fastest drafting setting by forecast (of `draft_tokens`); None where nothing
-    drafts."""
-    drafting = [
-        f
-        for f in recommendation.candidates
-        if f.workload == workload and f.setting.draft_tokens and draft_tokens in (None, f.setting.draft_tokens)
-    ]
+def usual_setting(recommendation: Recommendation, workload: str) -> Setting | None:
+    """The fastest drafting setting by forecast; None where nothing drafts."""
+    drafting = [f for f in recommendation.candidates if f.workload == workload and f.setting.draft_tokens]
     best = max(drafting, key=lambda f: f.tokens_per_second.value, default=None)
     return best.setting if best else None
+
+
+def usual_settings(
+    profile: Profile, calibrated: Calibrated, target: str, workload: str, draft_tokens: int | None = None
+) -> tuple[Setting, ...]:
+    """What to diagnose where nobody says: of each drafter of `target`, also one that was dropped, the fastest length that
+    can be forecast (or `draft_tokens`); the fastest drafter first."""
+    fastest = [
+        max(known, key=lambda pair: pair[0])
+        for candidate in profile.candidates
+        if candidate.target == target
+        for known in [_forecast_lengths(calibrated, candidate, workload, draft_tokens)]
+        if known
+    ]
+    return tuple(setting for _, setting in sorted(fastest, key=lambda pair: -pair[0]))
+
+
+def _forecast_lengths(
+    calibrated: Calibrated, candidate: Candidate, workload: str, draft_tokens: int | None
+) -> list[tuple[float, Setting]]:
+    """Speed and setting of each draft length that the evidence allows to forecast."""
+    found = []
+    for length in candidate.draft_tokens if draft_tokens is None else (draft_tokens,):
+        setting = candidate.setting(length)
+        try:
+            found.append((float(calibrated.speeds(setting, workload)[0]), setting))
+        except NotCalibrated:
+            continue
+    return found
 
 
 def symptoms_of(

@@ -90,7 +90,7 @@ def _models(report: CheckReport) -> "Table":
     table = Table(box=box.SIMPLE, padding=(0, 1), pad_edge=False)
     for column in ("", "name", "quant"):
         table.add_column(column, overflow="fold")
-    for column in ("MiB", "parameters\n(active)", "context", "tokens/rows"):
+    for column in ("MiB", "parameters\n(active)", "trained\ncontext", "tokens, then\nembedding rows"):
         table.add_column(column, justify="right", overflow="fold")
     for role, model in (("target", report.target), *(("draft", draft) for draft in report.drafts)):
         table.add_row(role, *(text_cell(text) for text in _cells(model)))
@@ -142,7 +142,10 @@ def _print_memory(console: "Console", memory: MemoryCheck, report: CheckReport) 
         print_line(console, f"Not even plain decoding with a context of {memory.region[0].context:,} fits.")
     elif memory.region:
         streams = f" of each of {memory.streams} streams" if memory.streams > 1 else ""
-        print_line(console, f"Total MiB by draft tokens and context{streams} (~ tight, x does not fit)")
+        print_line(
+            console,
+            f"Total MiB by draft tokens and context{streams} (~ tight: less than 5 % or 512 MiB to spare; x does not fit)",
+        )
         console.print(_region(memory))
         _print_other_streams(console, memory)
 
@@ -231,7 +234,7 @@ def _print_other_streams(console: "Console", memory: MemoryCheck) -> None:
         return
     alone = next((r for r in memory.largest_contexts if (r.streams, r.draft_tokens) == (1, memory.draft_tokens)), None)
     together = largest_context(memory)
-    if alone and alone.context and together is not None:
+    if alone and alone.context and together is not None and together < alone.context:
         share = percent(together / alone.context)
         print_line(console, f" {together:,} tokens for each stream, {alone.context:,} for one alone ({share}).")
 

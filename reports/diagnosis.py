@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
+MOST_CAUSES = 8
 NAMES = {
     "draft-too-dear": "the draft costs too much",
     "draft-not-on-device": "the draft is not on the device",
@@ -61,7 +62,7 @@ def print_causes(console: "Console", diagnoses: Sequence[Diagnosis]) -> None:
     if not found:
         return
     print_line(console, "What drafting costs most (specgauge diagnose tells all of it):", style="bold")
-    for diagnosis in found:
+    for diagnosis in found[:MOST_CAUSES]:
         workload, setting, cause, takes, change = cause_cells(diagnosis, diagnosis.causes[0])
         print_bullet(console, f"{workload}, {setting}: {cause}, {takes}; change: {change}")
 

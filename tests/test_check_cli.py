@@ -154,7 +154,16 @@ def test_a_folder_of_safetensors_is_checked_as_a_gguf_is(tmp_path, capsys):
         ("--context", "-1"),
         ("--memory", "lots"),
         ("--draft-tokens", "99"),
+        ("--memory", "24"),
+        ("--engine", "vlm"),
         ("--", "-c", "many"),
+        ("--", "-c", "9" * 400),
+        ("--", "-np", "0"),
+        ("--", "-np", "99999999999"),
+        ("--", "--temp", "nan"),
+        ("--", "--top-p", "1e308"),
+        ("--", "-c", "١٢٣"),
+        ("--", "-ctk"),
     ],
 )
 def test_wrong_options_are_one_line(wrong, pair, capsys):
@@ -177,3 +186,30 @@ def test_the_machine_is_described_without_measuring(capsys):
 def test_machine_refuses_what_there_cannot_be(wrong, capsys):
     assert cli.main(["machine", *wrong]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_flags_that_a_check_does_not_read_are_named(pair, capsys):
+    assert cli.main(["check", str(pair[0]), "--", "-ngl", "20", "-c", "1024", "-s", "-1"]) == 0
+    warned = capsys.readouterr().err
+    assert "not read by check: -ngl;" in warned
+
+
+def test_a_header_of_more_entries_than_any_model_is_refused_before_it_is_built(tmp_path, capsys):
+    folder = model_folder(tmp_path / "model")
+    weights = next(folder.glob("*.safetensors"))
+    header = b"{" + b",".join(b'"%x":{}' % i for i in range(1_000_000)) + b"}"
+    weights.write_bytes(struct.pack("<Q", len(header)) + header)
+    assert "more entries than any model" in refused(capsys, folder)
+
+
+def test_a_part_with_an_impossible_name_is_refused(tmp_path, capsys):
+    folder = model_folder(tmp_path / "model")
+    name = "a" * 300 + ".safetensors"
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"a": name}}))
+    assert "lacks" in refused(capsys, folder)
+
+
+def test_a_device_number_of_thousands_of_digits_is_no_device(monkeypatch, capsys):
+    for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"):
+        monkeypatch.setenv(name, "9" * 10_000)
+    assert cli.main(["machine", "--seconds", "0", "--json"]) == 0

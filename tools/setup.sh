@@ -71,4 +71,4 @@ else
 fi
 step "installing specgauge and what it needs ($what)" install_project
 echo "$hash" >"$stamp"
-echo "setup: done in $SECONDS s"
+echo "setup: done in $SECONDS s; the command is .venv/bin/specgauge (or: source .venv/bin/activate)"

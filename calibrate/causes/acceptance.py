@@ -121,8 +121,8 @@ def gate(case: Case) -> tuple[str, ...]:
         cost = slope + case.draft / max(case.symptoms.drafted, 1.0) / case.plain
         relation = "above" if first > cost else "below"
         sentences.append(
-            f"the first drafted token is accepted with probability {first:.2f}, {relation} the cost of one drafted token, "
-            f"{cost:.2f} plain steps"
+            f"the first drafted token is accepted with probability {first:.2f}, {relation} what a drafted token costs on "
+            f"average, {cost:.2f} plain steps"
         )
     if case.symptoms.drafted > 0:
         rate = accepted / case.symptoms.drafted

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from ...profiler.checkpoints.checkpoint import Checkpoint
+from ...profiler.errors import InputError
 from ...profiler.finding import Finding, by_severity, warning
 from ...profiler.job import Stamp
 from ...profiler.pairs.engine_rules import EngineRules
-from ...profiler.pairs.tokens import COMPATIBLE, INCOMPATIBLE, PADDING_ONLY, UNKNOWN
+from ...profiler.pairs.tokens import COMPATIBLE, INCOMPATIBLE, PADDING_ONLY, UNKNOWN, file_name
 from ...profiler.preflight import ENGINE, check_pair, check_target
 from .checklist import NOTHING_ASKED, AskedSampling, DraftPair, checklist_before
 from .memory import MEMORY_VERDICTS, MemoryOptions, check_memory, memory_findings
@@ -24,7 +27,13 @@ def check(
     engine: EngineRules = ENGINE,
     sampling: AskedSampling = NOTHING_ASKED,
 ) -> CheckReport:
-    """Everything that is known before weights are read. A head in the target's own file is a drafter like the others."""
+    """Everything that is known before weights are read. A head in the target's own file is a drafter like the others.
+
+    Raises InputError for a file without weights.
+    """
+    for one in (target, *drafts):
+        if not one.parameters:
+            raise InputError(f"{one.path} holds no weights (a vocabulary only?); give the file of a model")
     context = options.context
     pairs = [DraftPair(draft, check_pair(target, draft, engine, context)) for draft in drafts]
     able = [pair.draft for pair in pairs if pair.verdict.verdict != INCOMPATIBLE]
@@ -32,7 +41,7 @@ def check(
     first = memories[0]
     findings = [
         *_read_warnings([target, *drafts]),
-        *(finding for pair in pairs for finding in pair.verdict.findings),
+        *(_of_draft(pair, finding, len(pairs)) for pair in pairs for finding in pair.verdict.findings),
         *check_target(target, engine),
         *(finding for memory in memories for finding in memory_findings(memory, target, options.free)),
     ]
@@ -111,6 +120,14 @@ def _model(checkpoint: Checkpoint) -> CheckedModel:
 def _read_warnings(checkpoints: Sequence[Checkpoint]) -> list[Finding]:
     """What the readers found odd in the files."""
     return [warning("file", f"{checkpoint.path}: {text}") for checkpoint in checkpoints for text in checkpoint.warnings]
+
+
+def _of_draft(pair: DraftPair, finding: Finding, drafts: int) -> Finding:
+    """The finding, with the draft that it is about where there are several."""
+    name = file_name(pair.draft)
+    if drafts == 1 or name in finding.evidence:
+        return finding
+    return replace(finding, evidence=f"{name}: {finding.evidence}")
 
 
 def _unique(findings: Sequence[Finding]) -> tuple[Finding, ...]:

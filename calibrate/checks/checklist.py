@@ -95,6 +95,10 @@ def _asked_sampling(asked: AskedSampling) -> ChecklistItem:
 
 def _asked_lengths(memories: Sequence[MemoryCheck]) -> ChecklistItem:
     drafting = [memory for memory in memories if memory.draft_tokens and memory.drafter != "none"]
+    if not drafting and any(memory.drafter != "none" for memory in memories):
+        return item(
+            LENGTH, NOT_MEASURED, "0 draft tokens asked for, which is plain decoding; a profile tells whether more pay"
+        )
     if not drafting:
         return item(LENGTH, NOT_MEASURED, "no draft length asked for; a profile forecasts all of them")
     first = drafting[0]
@@ -107,7 +111,7 @@ def _asked_lengths(memories: Sequence[MemoryCheck]) -> ChecklistItem:
         told = f"{first.draft_tokens} draft tokens asked for; memory is short without any"
         return item(LENGTH, NOT_MEASURED, told)
     if reach < first.draft_tokens:
-        told = f"{first.draft_tokens} draft tokens, and memory ends at {reach} with a context of {first.context:,}"
+        told = f"{first.draft_tokens} draft tokens, but with a context of {first.context:,} memory allows {reach}"
         return item(LENGTH, FAIL, told)
     limit = f", memory allows {reach}{' or more' if reach == DRAFT_LIMIT else ''}"
     return item(
@@ -122,7 +126,10 @@ def _room(memories: Sequence[MemoryCheck]) -> ChecklistItem:
         return item(ROOM, NOT_MEASURED, reason)
     worst = min(known, key=lambda memory: memory.spare_bytes or 0.0)
     spare = (worst.spare_bytes or 0.0) / 2**20
-    twice = f"{worst.context:,} tokens of context + 2 x {worst.draft_tokens} drafted for {_streams(worst.streams)}"
+    twice = (
+        f"{worst.context:,} tokens of context and room for twice {worst.draft_tokens} drafted ones, "
+        f"{_streams(worst.streams)}"
+    )
     if spare < 0:
         return item(ROOM, FAIL, f"{twice}: {-spare:,.0f} MiB missing")
     tight = ", which is tight" if worst.verdict == "tight" else ""

@@ -183,8 +183,10 @@ def _sized(blank: MemoryCheck, deployment: Deployment, target: Checkpoint, optio
 
 def _more(deployment: Deployment, check: MemoryCheck, kv: KvTypes, context: int = 0, draft_tokens: int = 0) -> float:
     """Bytes that so much more context a stream, or drafting, takes."""
-    now = deployment.need(check.draft_tokens, check.context, check.streams, kv)
-    then = deployment.need(check.draft_tokens + draft_tokens, check.context + context, check.streams, kv)
+    # The first drafted token brings the draft's weights along: what one more takes is that of the next.
+    drafted = max(check.draft_tokens, 1) if draft_tokens else check.draft_tokens
+    now = deployment.need(drafted, check.context, check.streams, kv)
+    then = deployment.need(drafted + draft_tokens, check.context + context, check.streams, kv)
     return float(then.total_bytes - now.total_bytes)
 
 

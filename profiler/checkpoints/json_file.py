@@ -37,7 +37,12 @@ class Content:
         except RecursionError:
             raise self.damaged("it nests too deeply") from None
         except (ValueError, OverflowError, MemoryError) as error:
-            raise self.damaged(" ".join(str(error).split())[:200]) from None
+            raise self.damaged(_reason(error)) from None
+
+    def check_entries(self, most: int, what: str) -> None:
+        """Hold the number of keys and of elements against `most` keys, before anything is built. Raises InputError."""
+        if self.data.count(b":") > most or self.data.count(b",") > 4 * most:
+            raise self.damaged(f"it has more entries than any {what}")
 
     def damaged(self, what: str) -> InputError:
         """The one line for a file that holds no such JSON."""
@@ -49,7 +54,9 @@ def read_content(path: str | os.PathLike[str], limit: int) -> Content:
     with open_source(path, "file of a whole model") as source:
         if source.size > limit:
             size = f"{source.size / 2**20:,.0f} MiB"
-            raise InputError(f"{source.path} has {size}, where {limit >> 20} MiB are plenty; download it again")
+            raise InputError(
+                f"{source.path} has {size}, more than the {limit >> 20} MiB that are plenty; download it again"
+            )
         data = source.read(0, source.size)
     if data.startswith(b"version https://git-lfs"):
         raise InputError(f"{source.path} is a Git LFS pointer, not the file: run git lfs pull in its folder")
@@ -63,7 +70,12 @@ def read_object(content: Content) -> Mapping[str, object]:
     except RecursionError:
         raise content.damaged("it nests too deeply") from None
     except (ValueError, MemoryError) as error:
-        raise content.damaged(" ".join(str(error).split())[:200]) from None
+        raise content.damaged(_reason(error)) from None
     if not isinstance(value, dict):
         raise content.damaged(f"it holds a {type(value).__name__}, where an object belongs")
     return value
+
+
+def _reason(error: Exception) -> str:
+    """In one line, without Python's advice to programmers."""
+    return " ".join(str(error).split())[:200].partition("; use sys.")[0]

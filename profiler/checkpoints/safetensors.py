@@ -29,6 +29,8 @@ HEADER_BYTES = 100_000_000
 BEGIN_BYTES = 32
 """Enough to tell other formats; no header of a tensor is shorter."""
 MAX_DIMS = 64
+MOST_TENSORS = 200_000
+"""DeepSeek-V3 has 89,881 in 163 parts."""
 INDEX = "model.safetensors.index.json"
 PICKLES = (".bin", ".pt", ".pth", ".ckpt", ".pkl")
 
@@ -129,6 +131,7 @@ def _something_else(name: str, begin: bytes, size: int) -> InputError:
 
 def _tensors(content: Content, data_bytes: int) -> tuple[StoredTensor, ...]:
     """The checked tensors of the header `content`, in front of `data_bytes` of data."""
+    content.check_entries(4 * MOST_TENSORS + 1024, "model")
     entries = content.decode(dict[str, _Entry])
     entries.pop("__metadata__", None)
     if content.data.count(b'"data_offsets"') != len(entries):
@@ -207,9 +210,8 @@ def _indexed(folder: Path, content: Content, weight_map: dict[str, str]) -> tupl
     for name in names:
         if name != os.path.basename(name) or not name.endswith(".safetensors") or not name.isprintable():
             raise content.damaged(f"it names a file {name[:80]!r}, which is no part beside it")
-        if not (folder / name).exists():
-            missing = sum(not (folder / other).exists() for other in names)
-            raise InputError(f"{shown(folder)} lacks {missing} of its {len(names)} parts, first {name}; download them")
+        if not os.path.exists(folder / name):
+            raise InputError(f"{shown(folder)} lacks {name}, one of its {len(names)} parts; download what is missing")
     headers = tuple(read_header(folder / name) for name in names)
     _check_twice(folder, headers)
     held = {tensor.name for header in headers for tensor in header.tensors}

@@ -172,7 +172,7 @@ def first(drm: Path | None = None) -> Card | None:
     if named is None:
         return max(own, key=lambda card: card.memory().total_bytes or 0, default=None)
     index = named.split(",")[0].strip()
-    return own[int(index)] if index.isdecimal() and int(index) < len(own) else None
+    return own[int(index)] if index.isdecimal() and len(index) < 6 and int(index) < len(own) else None
 
 
 def levels(listed: str | None) -> tuple[float | None, float | None]:

@@ -75,7 +75,7 @@ class Nvml:
     def first(self) -> "Gpu | None":
         """The GPU that CUDA takes first: the first of CUDA_VISIBLE_DEVICES, else number 0; None without."""
         named = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-        if named.isdecimal():
+        if named.isdecimal() and len(named) < 6:
             handle = self.ask("nvmlDeviceGetHandleByIndex", int(named))
         elif named:
             handle = self.ask("nvmlDeviceGetHandleByUUID", named) or self._by_start_of_uuid(named)

@@ -72,14 +72,16 @@ def _draft_large(target: Checkpoint, draft: Checkpoint, cost: PairCost) -> Findi
         active = f"{_count(target.shape.active_parameters)} of its {_count(target.parameters)} parameters a token"
         evidence = f"the target uses {active}, the draft {_count(_active(draft))}: {evidence}"
     told = f"{evidence}; by bytes alone, {_gain(cost)}"
-    return warning(id, told, "take a smaller draft, or one of fewer bits where its acceptance holds")
+    fewer = ", or one of fewer bits where its acceptance holds" if draft.quant_bits >= INT8_BITS else ""
+    return warning(id, told, f"take a smaller draft{fewer}")
 
 
 def _gain(cost: PairCost) -> str:
     ceiling = f"perfect drafts of {SHOWN_DRAFT_TOKENS} reach {cost.ceiling(SHOWN_DRAFT_TOKENS):.2f}x at most"
+    one = "one drafted token" + (", two draft passes a round," if cost.extra_passes else "")
     if cost.break_even >= 1:
-        return f"one drafted token never pays and {ceiling}"
-    return f"one drafted token pays above {cost.break_even * 100:.0f} % acceptance and {ceiling}"
+        return f"{one} never pays and {ceiling}"
+    return f"{one} pays above {cost.break_even * 100:.0f} % acceptance and {ceiling}"
 
 
 def _bits(draft: Checkpoint) -> list[Finding]:

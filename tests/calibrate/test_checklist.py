@@ -59,7 +59,7 @@ def test_headers_show_tokenizer_bits_and_room():
     ]
     assert found["same-tokenizer"].detail == "all 1,000 tokens are equal"
     assert "8.5 bits" in found["draft-int8"].detail
-    assert "8,192 tokens of context + 2 x 3 drafted for 1 stream" in found["kv-room"].detail
+    assert "8,192 tokens of context and room for twice 3 drafted ones, 1 stream" in found["kv-room"].detail
 
 
 def test_the_least_bits_of_the_drafts_decide():

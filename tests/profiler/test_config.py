@@ -215,7 +215,7 @@ def test_what_is_no_config_is_refused(tmp_path):
     path = tmp_path / "config.json"
     path.touch()
     os.truncate(path, 9 << 20)
-    with pytest.raises(InputError, match="9 MiB, where 8 MiB are plenty"):
+    with pytest.raises(InputError, match="9 MiB, more than the 8 MiB"):
         read_config(tmp_path)
 
 

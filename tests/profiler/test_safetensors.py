@@ -192,7 +192,7 @@ def test_parts_are_one_model_whichever_is_given(tmp_path):
 def test_a_missing_part_is_one_line(tmp_path):
     folder = model_folder(tmp_path / "m", parts=3)
     (folder / "model-00002-of-00003.safetensors").unlink()
-    folder_refused(folder, "lacks 1 of its 3 parts, first model-00002-of-00003.safetensors; download")
+    folder_refused(folder, "lacks model-00002-of-00003.safetensors, one of its 3 parts; download")
     (folder / "model.safetensors.index.json").unlink()
     folder_refused(folder, "holds 2 of 3 parts")
 

@@ -164,7 +164,7 @@ def test_an_absurd_size_is_refused_before_it_is_read(tmp_path):
     import os
 
     os.truncate(path, 200 << 20)
-    with pytest.raises(InputError, match="200 MiB, where 128 MiB are plenty"):
+    with pytest.raises(InputError, match="200 MiB, more than the 128 MiB"):
         read_tokenizer(tmp_path, CONFIG)
 
 
