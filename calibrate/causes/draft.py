@@ -98,11 +98,15 @@ def _told_to_be_on_host(case: Case) -> Iterator[Cause]:
     )
 
 
+LARGER = 1.1
+"""Draft over target, in bytes of the files, from which their roles are taken to be exchanged: a copy of the target is no swap."""
+
+
 def swapped_roles(case: Case) -> Iterator[Cause]:
     """The draft is the larger model."""
     hardware = case.symptoms.hardware
-    draft, target = hardware.draft_bytes, hardware.step_bytes
-    if case.symptoms.setting.drafter != "model" or draft is None or target is None or draft <= target:
+    draft, target = hardware.draft_bytes, hardware.target_bytes
+    if case.symptoms.setting.drafter != "model" or draft is None or target is None or draft < LARGER * target:
         return
     yield case.takes(
         "swapped-roles",

@@ -276,3 +276,16 @@ def test_the_accounts_of_a_round_are_the_round(symptoms: Symptoms):
     parts = case.draft + case.growth + case.overhead + case.rollback
     assert min(case.draft, case.growth, case.overhead) >= 0
     assert parts <= max(case.seconds - (case.plain or 0.0), 0.0) * (1 + 1e-9) + 1e-12
+
+
+def test_a_copy_of_the_target_is_no_swap_of_roles():
+    found = diagnose(
+        reported(
+            130.0,
+            60.0,
+            draft_tokens=4,
+            accepted_share=0.9,
+            hardware=Hardware(target_bytes=91.7e6, active_bytes=90e6, draft_bytes=91.7e6, bandwidth=20e9, gpu=False),
+        )
+    )
+    assert "swapped-roles" not in {cause.id for cause in found.causes}
