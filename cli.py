@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from .profiler.records import Profile
 
 MOST_IN_FULL = 4
-"""Diagnoses that are printed whole; of more the dearest cause each."""
+"""Diagnoses that are printed whole where none was asked for by name; of more the dearest cause each."""
 GOOD, FAILED, WRONG, MISSED = 0, 1, 2, 3
 """Exit codes: good; the work failed; usage or input is wrong; `validate --tolerance` was missed."""
 ENGINE_FLAG = "--engine-flag"
@@ -345,9 +345,11 @@ def diagnose(*, workload: str = "", draft_tokens: int | None = None, common: Com
     if common.json:
         print_json({"diagnoses": diagnoses})
         return GOOD
-    if len(diagnoses) > MOST_IN_FULL:
+    if len(diagnoses) > MOST_IN_FULL and not workload and draft_tokens is None:
         print_causes(Console(), diagnoses)
-        print("One of them in full: specgauge diagnose --draft-tokens N")
+        print(
+            f"{len(diagnoses)} settings; in full: specgauge diagnose --out {common.out} with --workload W or --draft-tokens N"
+        )
         return GOOD
     for diagnosis in diagnoses:
         print_diagnosis(Console(), diagnosis)

@@ -45,9 +45,9 @@ def opened_job(options: "Options", common: Common, profiles: bool = True) -> "It
 
     with _progress() as tell:
         job = prepare(options, stamped(), common.path("logs"), tell)
-    for text in _short_of_room(job.blank):
-        warn(text)
     with closing(job, common, profiles):
+        for text in _short_of_room(job.blank):
+            warn(text)
         yield job
 
 

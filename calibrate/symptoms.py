@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..model.experts import distinct_experts
 from ..model.reported import alpha_from_tokens, tokens_from_acceptance_rate
+from ..profiler.outputs.sampling_parity import same_value
 from ..profiler.records import DeviceState, Setting
 
 PUBLISHED_LOG_SD = 0.014
@@ -162,19 +163,11 @@ class Symptoms:
 
     def differing(self) -> tuple[Used, ...]:
         """Settings that the engine used otherwise than they were sent."""
-        return tuple(one for one in self.used if not _equal(one.sent, one.used))
+        return tuple(one for one in self.used if not same_value(one.sent, one.used))
 
 
 DRAFT_NAMES = {"model": "model", "mtp": "head", "eagle": "head", "dflash": "head"}
 """What a drafter is called where a report does not name it."""
-
-
-def _equal(sent: str, used: str) -> bool:
-    """As numbers where both are: 0.7 and 0.699999988 are one value in single precision."""
-    try:
-        return abs(float(sent) - float(used)) <= 1e-6 * max(1.0, abs(float(sent)))
-    except ValueError:
-        return sent.strip().lower() == used.strip().lower()
 
 
 def reported(

@@ -70,7 +70,7 @@ def compared(name: str, value: object, effective: Mapping[str, str]) -> SentUsed
     used = next((effective[word] for word in READ_AS.get(name, (name,)) if effective.get(word)), "")
     if name == "drafter":
         used = _drafter(used)
-    state = NOT_TOLD if not used else EQUAL if _equal(sent, used) else DIFFERS
+    state = NOT_TOLD if not used else EQUAL if same_value(sent, used) else DIFFERS
     return SentUsed(name=name, sent=sent, used=_tidy(used), state=state)
 
 
@@ -80,7 +80,8 @@ def _drafter(word: str) -> str:
     return "ngram" if own.startswith("ngram") else DRAFTER_WORDS.get(own, own)
 
 
-def _equal(sent: str, used: str) -> bool:
+def same_value(sent: str, used: str) -> bool:
+    """As numbers where both are, to single precision; else as words."""
     try:
         return abs(float(sent) - float(used)) <= SINGLE_PRECISION * max(1.0, abs(float(sent)))
     except ValueError:
