@@ -188,7 +188,8 @@ def validated_to(
         reference_sentinel_seconds=calibration.reference_sentinel_seconds,
         warnings=(*job.warnings, *_not_settled(settled)),
     )
-    validation = checking.validation(profile, calibrated, recommendation, settled.runs, samples, session)
+    measured = (profile, calibrated, recommendation, settled.runs, samples, session)
+    validation = checking.with_other_clock(checking.validation(*measured), *measured)
     write_record(common.path(VALIDATION), validation)
     return validation
 

@@ -55,12 +55,19 @@ class Common:
 class EngineChoice:
     """What is profiled, and on which engine."""
 
-    draft: Annotated[tuple[Path, ...], Parameter(help="A draft model (GGUF); may be given several times.")] = ()
-    engine: Annotated[str, Parameter(help="llama.cpp, or fake:NAME (a simulated machine).")] = "llama.cpp"
+    draft: Annotated[
+        tuple[Path, ...],
+        Parameter(help="A draft model (GGUF, or a folder of safetensors); may be given several times."),
+    ] = ()
+    engine: Annotated[str, Parameter(help="llama.cpp, transformers, or fake:NAME (simulated).")] = "llama.cpp"
     llama_server: Annotated[str | None, Parameter(help="Your llama-server binary; the embedded one without it.")] = None
     server: Annotated[str | None, Parameter(help="URL of a llama-server that already runs.")] = None
     draft_tokens: Annotated[str | None, Parameter(help="Draft lengths to search: N, A..B or N,N,N.")] = None
     threads: Annotated[int, Parameter(help="Threads of the engine; 0 leaves it to the engine.")] = 0
+    device: Annotated[str, Parameter(help="transformers: cpu, cuda or mps; the best one here without it.")] = ""
+    target_quant: Annotated[str, Parameter(help="transformers: fp32, bf16, int8, int4 or a list, made at load.")] = ""
+    draft_quant: Annotated[str, Parameter(help="transformers: the same for drafts.")] = ""
+    weights: Annotated[str, Parameter(help="transformers: real, or random (times of a config.json alone).")] = "real"
     seed: Annotated[int, Parameter(help="Seed of sampling and of the bootstrap.")] = 1
     engine_flag: Annotated[tuple[str, ...], Parameter(show=False, allow_leading_hyphen=True)] = ()
 
@@ -73,6 +80,8 @@ class EngineChoice:
         if self.server is not None and self.llama_server is not None:
             raise InputError("--server and --llama-server exclude each other: give the URL or the binary")
         check_seed(self.seed)
+        if self.weights not in ("real", "random"):
+            raise InputError(f"--weights {self.weights}: give real or random")
         return Options(
             targets=tuple(targets),
             drafts=self.draft,
@@ -83,6 +92,10 @@ class EngineChoice:
             threads=self.threads,
             seed=self.seed,
             draft_tokens=parse_draft_tokens(self.draft_tokens) if self.draft_tokens is not None else (),
+            device=self.device,
+            target_quants=parse_quants(self.target_quant),
+            draft_quants=parse_quants(self.draft_quant),
+            random_weights=self.weights == "random",
         )
 
 
@@ -225,6 +238,11 @@ def parse_draft_tokens(text: str) -> tuple[int, ...]:
             raise InputError(f"--draft-tokens {text}: ranges go upwards, and to {MOST_DRAFT_TOKENS} at most")
         lengths.update(range(low, high + 1))
     return tuple(sorted(lengths))
+
+
+def parse_quants(text: str) -> tuple[str, ...]:
+    """A list of names with commas, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
 
 
 def parse_contexts(text: str) -> tuple[int, ...]:

@@ -15,13 +15,14 @@ from dataclasses import replace
 import numpy as np
 
 from specgauge.model.acceptance import RoundLaw
-from specgauge.model.cost import RECIPES, Overhead, RoundOfParts
+from specgauge.model.cost import Overhead, RoundOfParts
 from specgauge.model.forecast import Reply, forecast_lengths, forecast_workload
 from specgauge.model.grid import Grid, Option, Pairing
 from specgauge.model.kv import F16, KvTypes
 from specgauge.model.law_table import LawTable
 from specgauge.model.memory import Deployment
 from specgauge.model.ranking import Candidate, Ranking
+from specgauge.model.recipe import RECIPES
 from specgauge.model.search import rank
 from specgauge.model.shape import LinearAttention, Shape, SoftmaxAttention, Tensors, Weights
 from specgauge.model.steps import StepTable

@@ -41,7 +41,8 @@ def settings_to_run(profile: Profile, recommendation: Recommendation) -> tuple[S
 
 def chosen_setting(profile: Profile, chosen: Chosen) -> Setting:
     """The candidate's setting that a recommendation names. Raises StopIteration or IndexError where there is none."""
-    labels = {model.label for model in profile.models if model.sha256 == chosen.target.sha256}
+    target = (chosen.target.sha256, chosen.target.quant)  # one file may be loaded in several quantizations
+    labels = {model.label for model in profile.models if (model.sha256, model.quant) == target}
     of_target = [candidate for candidate in profile.candidates if candidate.target in labels]
     if chosen.drafter == "none":
         return of_target[0].setting(0)

@@ -204,8 +204,10 @@ def measured_lengths(profile: Profile) -> frozenset[tuple[Pair, int]]:
 
 
 def matches_of(profile: Profile, pair: Pair) -> dict[str, MatchTrace]:
-    """Match traces of `pair` by prompt id; the last one taken of a prompt counts."""
-    return {t.prompt.id: t for m in profile.measurements for t in m.matches if Pair.of(t) == pair}
+    """Match traces of `pair` by prompt id; the last one taken of a prompt counts, one read along its text before one that
+    was rebuilt from rounds."""
+    traces = [t for m in profile.measurements for t in m.matches if Pair.of(t) == pair]
+    return {t.prompt.id: t for t in sorted(traces, key=lambda t: t.source != "rounds")}
 
 
 def round_counts(profile: Profile, pair: Pair, draft_tokens: int | None = None) -> tuple[RoundCounts, ...]:

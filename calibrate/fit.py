@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..model.cost import NO_OVERHEAD, RECIPES, RoundCost, RoundOfParts, Rounds, WholeRounds
+from ..model.cost import NO_OVERHEAD, RoundCost, RoundOfParts, Rounds, WholeRounds
 from ..model.forecast import (
     DOUBTFUL_SHARE,
     WorkloadForecast,
@@ -20,9 +20,11 @@ from ..model.forecast import (
     perfect_acceptance,
 )
 from ..model.ladder import ROW_LOG_SD
+from ..model.recipe import RECIPES
 from ..model.steps import BeyondTable, StepTable
 from ..profiler.records import Candidate, Profile, Setting
 from . import evidence, replies, reported, rounds
+from .acceptance_checks import acceptance_checks
 from .evidence import Drift, Pair
 from .intervals import (
     Noise,
@@ -212,6 +214,7 @@ class Calibrated:
             overheads=tuple(self._overhead(pair) for pair in self.pairs if pair.fitted_lengths),
             acceptance=tuple(self._acceptances()),
             rounds=tuple(self._breakdowns()),
+            acceptance_checks=acceptance_checks(self.profile),
             notes=tuple(self._notes()),
         )
 
@@ -349,7 +352,7 @@ class Calibrated:
             target = any(candidate.target == model.label for candidate in self.profile.candidates)
             if self.bandwidth and target and model.size_bytes and table is not None and 1 in table.widths:
                 seconds = table.at(1, table.contexts[0])[..., 0]
-                share = model.size_bytes / (seconds * self.bandwidth.bytes_per_second)
+                share = (model.size_bytes - model.unread_bytes) / (seconds * self.bandwidth.bytes_per_second)
                 yield QuantEfficiency(target=model.label, quant=model.quant, share=self._interval(share))
 
     def _overhead(self, pair: PairRounds) -> Overhead:
@@ -470,7 +473,8 @@ def ceiling_at_perfect_acceptance(profile: Profile, candidate: Candidate) -> flo
     drift = evidence.drift_of(profile)
     tables = rounds.step_tables(rounds.replicate_shapes(evidence.step_observations(profile, drift), 1, 0))
     pair = Pair.of(candidate)
-    cost = rounds.fit_pair(pair, (), tables, max(candidate.draft_tokens), 1, 0).cost
+    recipe = profile.engine.recipe(candidate.drafter)
+    cost = rounds.fit_pair(pair, (), tables, max(candidate.draft_tokens), 1, 0, recipe=recipe).cost
     context = float(cost.target.contexts[0])
     lengths = [g for g in candidate.draft_tokens if g > 0]
     inside = [g for g in lengths if not cost.lookup(Rounds.of(g, context)).doubtful.any()]
@@ -545,7 +549,10 @@ def _fit_pairs(
     for pair in sorted(longest, key=lambda p: not seen[p]):
         lender = next((f for f in fitted if f.pair.drafter == pair.drafter and f.observations), None)
         try:
-            fitted.append(rounds.fit_pair(pair, seen[pair], tables, longest[pair], seed, replicates, lender, priors))
+            recipe = profile.engine.recipe(pair.drafter)
+            fitted.append(
+                rounds.fit_pair(pair, seen[pair], tables, longest[pair], seed, replicates, lender, priors, recipe)
+            )
         except NotCalibrated:
             continue
     return tuple(fitted)

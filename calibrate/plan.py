@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
+from ..model.recipe import widths_of_draft
 from ..profiler.records import Candidate, ModelFile, Profile, PromptRun, Request, Setting
 
 if TYPE_CHECKING:
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
 
 WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17)
 """Both sides of the kernel switches after 8 and 16."""
+ALL_WIDTHS = tuple(range(1, 18))
+"""Where a pass in process costs nothing but its own time: curves have tiles and need not be monotonic."""
+WIDER = (24, 32, 33)
+"""Beyond them, where a draft length asks for it."""
+CHECK_LENGTH = 4
+"""Draft length of the real rounds that a replayed acceptance is held against."""
 CONTEXT_GRAIN = 32
 """Contexts are rounded to multiples of this: down at the short end, up at the long one."""
 VERIFY_REPEATS = 3
@@ -102,7 +109,7 @@ def step_requests(profile: Profile) -> tuple[Request, ...]:
             if model.label == candidate.target or (model.label == candidate.draft and candidate.drafter == "model")
         ]
         if used:
-            requests.append(_steps_of(profile, model, used))
+            requests += _steps_of(profile, model, used)
             requests += _verify_of(profile, model)
     return tuple(requests)
 
@@ -129,18 +136,18 @@ def screen(profile: Profile) -> Screening:
         for name, ceiling in ceilings.items()
         if best and ceiling is not None and ceiling < best.tokens_per_second and name not in protected
     }
-    dropped |= _outrun_ngrams(profile, [one for one in drafters if candidate_name(one) not in dropped])
+    dropped |= _outrun(profile, [one for one in drafters if candidate_name(one) not in dropped])
     return Screening(tuple(one for one in drafters if candidate_name(one) not in dropped), dropped)
 
 
-def _outrun_ngrams(profile: Profile, candidates: Sequence[Candidate]) -> dict[str, str]:
-    """N-gram candidates whose replay stays below OUTRUN of the best forecast on every workload, with the reason.
+def _outrun(profile: Profile, candidates: Sequence[Candidate]) -> dict[str, str]:
+    """Candidates whose replay stays below OUTRUN of the best forecast on every workload, with the reason.
 
     Their acceptance is known from the plain replies, their cost from pass times; only the overhead is not measured yet.
     """
     from . import fit
 
-    replayed = [one for one in candidates if one.drafter == "ngram"]
+    replayed = [one for one in candidates if _is_replayed(profile, one)]
     if not _evidence_of("matches", profile):
         return {}
     calibrated = fit.calibrate(profile, replicates=0)
@@ -151,13 +158,19 @@ def _outrun_ngrams(profile: Profile, candidates: Sequence[Candidate]) -> dict[st
             best[workload] = max(best.get(workload, 0.0), speed)
     return {
         name: "; ".join(
-            f"{workload}: at most {speed:.1f} tokens/s by replay of its plain replies, the best n-gram or plain setting "
+            f"{workload}: at most {speed:.1f} tokens/s by replay of its plain replies, the best replayed or plain setting "
             f"{best[workload]:.1f}"
             for workload, speed in by_workload.items()
         )
         for name, by_workload in speeds.items()
         if by_workload and all(speed < OUTRUN * best[workload] for workload, speed in by_workload.items())
     }
+
+
+def _is_replayed(profile: Profile, candidate: Candidate) -> bool:
+    """Whether acceptance comes from the target's own replies, without a run of the drafter."""
+    forced = candidate.drafter == "model" and "teacher-forced" in profile.engine.capabilities
+    return candidate.drafter == "ngram" or forced
 
 
 def _best_by_workload(calibrated: "Calibrated", candidate: Candidate) -> dict[str, float]:
@@ -269,24 +282,47 @@ def _not_done(requests: Iterable[Request], done: set[str]) -> tuple[Request, ...
     return tuple(request for request in requests if request.digest() not in done)
 
 
-def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> Request:
+def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> list[Request]:
+    """Passes as target, as draft, or as both where the engine times a draft's passes in situ."""
     contexts = contexts_of(profile, min(candidate.context for candidate in used))
-    return Request(
-        action="steps",
-        model=model.label,
-        role="target" if any(candidate.target == model.label for candidate in used) else "draft",
-        widths=WIDTHS,
-        contexts=contexts,
-        repeats=SLOW_STEP_REPEATS if _clearly_slower(profile, model.label) else STEP_REPEATS,
-        expected_seconds=_Estimate(profile).steps(model.label, contexts),
-    )
+    is_target = any(candidate.target == model.label for candidate in used)
+    narrow = tuple(widths_of_draft(profile.engine.recipe("model"), 1)) if _in_process(profile) else None
+    drafts = any(candidate.draft == model.label for candidate in used)
+    roles: list[tuple[str, tuple[int, ...]]] = [("target", widths_of(profile, used))] if is_target else []
+    if drafts and (narrow or not is_target):
+        roles.append(("draft", narrow or WIDTHS))
+    return [
+        Request(
+            action="steps",
+            model=model.label,
+            role=role,
+            widths=tuple(widths),
+            contexts=contexts,
+            repeats=SLOW_STEP_REPEATS if _clearly_slower(profile, model.label) else STEP_REPEATS,
+            expected_seconds=_Estimate(profile).steps(model.label, contexts, widths),
+        )
+        for role, widths in roles
+    ]
+
+
+def widths_of(profile: Profile, used: Sequence[Candidate]) -> tuple[int, ...]:
+    """Widths of a target's passes: every one in process, and as far as its draft lengths go."""
+    longest = max((length + 1 for candidate in used for length in candidate.draft_tokens), default=1)
+    if not _in_process(profile):
+        return WIDTHS
+    return (*ALL_WIDTHS, *(width for width in WIDER if max(ALL_WIDTHS) < longest))
+
+
+def _in_process(profile: Profile) -> bool:
+    """Whether a batch pass has a row of output for each of its tokens, as a verification."""
+    return "all-rows" in profile.engine.capabilities
 
 
 def _verify_of(profile: Profile, model: ModelFile) -> list[Request]:
     """Verification passes of a target at the shorter context; what the context adds is read from the batch passes."""
     own = [candidate for candidate in profile.candidates if candidate.target == model.label]
     widths = sorted({length + 1 for candidate in own for length in candidate.draft_tokens if length + 1 <= max(WIDTHS)})
-    if not widths or _clearly_slower(profile, model.label, also_drafts=True):
+    if not widths or _in_process(profile) or _clearly_slower(profile, model.label, also_drafts=True):
         return []
     contexts = contexts_of(profile, min(candidate.context for candidate in own))[:1]
     seconds = 4 * (VERIFY_REPEATS + 1) * sum(_Estimate(profile).step(model.label, width) for width in widths)
@@ -372,9 +408,11 @@ def _highest_by_drafter(candidates: Sequence[Candidate], ceilings: dict[str, flo
 
 
 def _model_requests(profile: Profile, candidate: Candidate) -> list[Request]:
-    """Overhead from rounds at three lengths, acceptance from real rounds at one of them over all prompts."""
+    """Overhead from rounds at three lengths, acceptance from real rounds at one of them over all prompts; where acceptance
+    was replayed those rounds only check it."""
     lengths = spread(candidate.draft_tokens, ROUND_LENGTHS)
-    trace_length = min(lengths, key=lambda length: abs(length - MODEL_TRACE_LENGTH))
+    wanted = CHECK_LENGTH if _is_replayed(profile, candidate) else MODEL_TRACE_LENGTH
+    trace_length = min(lengths, key=lambda length: abs(length - wanted))
     return [
         *round_requests(profile, candidate, lengths),
         _trace_of(profile, candidate, trace_length, _workloads(profile)),
@@ -382,7 +420,8 @@ def _model_requests(profile: Profile, candidate: Candidate) -> list[Request]:
 
 
 def match_requests(profile: Profile) -> tuple[Request, ...]:
-    """Stage 4: replay of every n-gram drafter over the plain replies of its target."""
+    """Stage 4: replay over the plain replies of its target, of every n-gram drafter and, where the engine can force the
+    text on a draft, of every draft model."""
     return tuple(
         Request(
             action="matches",
@@ -392,7 +431,7 @@ def match_requests(profile: Profile) -> tuple[Request, ...]:
             expected_seconds=1.0,
         )
         for candidate in profile.candidates
-        if candidate.drafter == "ngram"
+        if _is_replayed(profile, candidate)
     )
 
 
@@ -432,8 +471,8 @@ class _Estimate:
         plain = measured if measured is not None else size / assumed + 1e-3
         return plain * (1 + ASSUMED_COST_PER_TOKEN * (width - 1))
 
-    def steps(self, label: str, contexts: Sequence[int]) -> float:
-        once = sum(self.step(label, width) for width in WIDTHS)
+    def steps(self, label: str, contexts: Sequence[int], widths: Sequence[int]) -> float:
+        once = sum(self.step(label, width) for width in widths)
         prefill = sum(self.step(label, context) for context in contexts)
         return ASSUMED_START_SECONDS + len(contexts) * once * (STEP_REPEATS + 2) + prefill
 

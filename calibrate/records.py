@@ -79,6 +79,19 @@ class Acceptance(Record, kw_only=True):
     source: str
 
 
+class AcceptanceCheck(Record, kw_only=True):
+    """A replayed acceptance beside real rounds: tokens per round, the bonus token included, over the same prompts."""
+
+    target: str
+    drafter: str
+    draft: str
+    workload: str
+    draft_tokens: int
+    replayed_tokens_per_round: float
+    measured_tokens_per_round: float
+    rounds: int
+
+
 class QuantEfficiency(Record, kw_only=True):
     """Share of the memory bandwidth that plain steps of a target reach: its bytes / (seconds of a step x bandwidth).
 
@@ -113,6 +126,7 @@ class Calibration(Record, kw_only=True):
     overheads: tuple[Overhead, ...]
     acceptance: tuple[Acceptance, ...]
     rounds: tuple[RoundBreakdown, ...]
+    acceptance_checks: tuple[AcceptanceCheck, ...] = ()
     notes: tuple[str, ...] = ()
 
 
@@ -260,6 +274,8 @@ class Validation(Record, kw_only=True):
     """Rows with in_profile false: mean, worst and coverage are over these."""
     level: float = 0.95
     clock: str = "wall"
+    """What the headline numbers are timed by: wall or thread_cpu (processor time of the engine's thread)."""
+    other_clock: "OtherClock | None" = None
     mean_abs_error: float | None
     worst_abs_error: float | None
     near_best_mean_abs_error: float | None
@@ -287,6 +303,18 @@ class Validation(Record, kw_only=True):
     sweep_measured: bool
     validation_seconds: float = 0.0
     warnings: tuple[str, ...] = ()
+
+
+class OtherClock(Record, kw_only=True):
+    """The same rows forecast and measured by another clock, where all of the evidence has it."""
+
+    clock: str
+    mean_abs_error: float | None
+    worst_abs_error: float | None
+    coverage: float | None
+    forecast: tuple[float, ...]
+    """Tokens/s by row, in the order of the rows."""
+    measured: tuple[float, ...]
 
 
 class RoundCheck(Record, kw_only=True):

@@ -126,20 +126,22 @@ def _from_evidence(
     matches = matches_of(profile, pair)
     traced = [(place, matches[p.id]) for place, p in enumerate(prompts) if p.id in matches]
     if traced:
-        laws = _match_laws([trace for _, trace in traced], draft_tokens)
+        laws = match_laws([trace for _, trace in traced], draft_tokens)
         replies = tuple(Reply(trace.prompt_tokens, law) for (_, trace), law in zip(traced, laws))
         return WorkloadReplies(replies, tuple(place for place, _ in traced), "matches")
     return _from_rounds(profile, pair, prompts, draft_tokens)
 
 
-def _match_laws(traces: list[MatchTrace], draft_tokens: int) -> list[RoundLaw]:
+def match_laws(traces: list[MatchTrace], draft_tokens: int) -> list[RoundLaw]:
+    """The rounds of each reply at this draft length, replayed."""
     if traces[0].drafter == "ngram":
         return [
             acceptance.replay_ngram(np.array(t.offer), np.array(t.run), t.prompt_tokens, t.ngram_size, draft_tokens)
             for t in traces
         ]
     known = acceptance.impute([np.array(t.match, int) for t in traces])
-    return [acceptance.replay_matches(match, draft_tokens) for match in known]
+    flags = [np.array(trace.weight) if trace.weight else match for trace, match in zip(traces, known)]
+    return [acceptance.replay_matches(match, draft_tokens) for match in flags]
 
 
 def _from_rounds(

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..model import cost
 from ..model.cost import Overhead, RoundCost, RoundOfParts, Rounds, WholeRounds
 from ..model.curve import Curve
+from ..model.recipe import COMPOSITE, RECIPES
 from ..model.steps import StepTable, find_switches
 from .evidence import Pair, RoundObservation, Shape, StepObservation
 from .intervals import Noise, generator, log_noise, pooled_noise, replicated_median
@@ -230,8 +230,10 @@ def fit_pair(
     replicates: int,
     lender: PairRounds | None = None,
     priors: Priors = ENGINES,
+    recipe: tuple[str, ...] | None = None,
 ) -> PairRounds:
     """Cost of `pair` for 1..`longest` drafted tokens. `lender`: a pair whose overhead serves where this one has none.
+    `recipe`: the engine's terms of a round; llama.cpp's where None.
 
     From its parts where passes of every width were timed, else from whole rounds. Raises NotCalibrated.
     """
@@ -239,9 +241,9 @@ def fit_pair(
     if target is None:
         raise NotCalibrated(f"{pair.target}: no step times and no plain runs: {PLAIN_REMEDY}")
     draft = tables.of(pair.draft, "draft") if pair.drafter == "model" else None
-    recipe = cost.RECIPES.get(pair.drafter, cost.COMPOSITE)
+    recipe = recipe or RECIPES.get(pair.drafter, COMPOSITE)
     measured = _replicate(pair, observations, seed, replicates)
-    if recipe != cost.COMPOSITE and _has_batches(target) and (pair.drafter != "model" or _has_batches(draft)):
+    if recipe != COMPOSITE and _has_batches(target) and (pair.drafter != "model" or _has_batches(draft)):
         if observations:
             return _of_parts(pair, recipe, target, draft, observations, measured, longest, seed, priors)
         return _borrowed(pair, recipe, target, draft, lender, longest, seed, replicates)

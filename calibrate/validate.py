@@ -5,6 +5,7 @@ profile's plain forecast is that repeat's drift; the other arms of the repeat ar
 left as the clock gave it: divided by its own drift it would equal its forecast by construction.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
@@ -29,8 +30,18 @@ from .arms import (
     settings_to_run,
     workloads_of,
 )
+from .clocks import THREAD, NoThreadTimes, on_thread_clock, rounds_on_thread_clock, runs_on_thread_clock
 from .missing import Clue, missing_term
-from .records import DrafterErrors, Interval, Recommendation, RoundCheck, SettingForecast, Validation, ValidationRow
+from .records import (
+    DrafterErrors,
+    Interval,
+    OtherClock,
+    Recommendation,
+    RoundCheck,
+    SettingForecast,
+    Validation,
+    ValidationRow,
+)
 
 if TYPE_CHECKING:
     from .fit import Calibrated
@@ -118,6 +129,46 @@ def validation(
         sweep_measured=False,
         validation_seconds=session.validation_seconds,
         warnings=(*session.warnings, *_drift_warnings(arms), *_reply_warnings(runs)),
+    )
+
+
+def with_other_clock(
+    found: Validation,
+    profile: Profile,
+    calibrated: "Calibrated",
+    recommendation: Recommendation,
+    runs: Sequence[Run],
+    rounds: Sequence[RoundSample],
+    session: Session,
+) -> Validation:
+    """`found` with the same rows by the thread's clock, forecast from the profile by that clock; as it is where some of the
+    evidence was timed by wall alone."""
+    from .fit import calibrate
+
+    try:
+        evidence = on_thread_clock(profile)
+        again = calibrate(evidence, seed=calibrated.seed, replicates=calibrated.replicates)
+        bare = replace(recommendation, candidates=())
+        runs, rounds = runs_on_thread_clock(runs), rounds_on_thread_clock(rounds)
+        other = validation(evidence, again, bare, runs, rounds, _by_clock_of(session, again))
+    except NoThreadTimes:
+        return found
+    return replace(found, other_clock=_other_clock(other))
+
+
+def _by_clock_of(session: Session, calibrated: "Calibrated") -> Session:
+    """The session with the sentinel's reference of another clock."""
+    return dataclasses.replace(session, reference_sentinel_seconds=calibrated.drift.reference_seconds)
+
+
+def _other_clock(found: Validation) -> OtherClock:
+    return OtherClock(
+        clock=THREAD,
+        mean_abs_error=found.mean_abs_error,
+        worst_abs_error=found.worst_abs_error,
+        coverage=found.coverage,
+        forecast=tuple(row.forecast for row in found.rows),
+        measured=tuple(row.measured for row in found.rows),
     )
 
 

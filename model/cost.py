@@ -1,35 +1,28 @@
 """Cost: seconds of a round from its recipe of named terms.
 
-    draft         passes x step of the draft                        draft.py says what bounds it
-    verification  one pass of the target over drafted + 1 tokens    steps.py
-    draft_batch   the draft's own pass over the verified tokens
-    rollback      undoing recurrent state
-    overhead      what the passes do not explain
-    round         all of these measured whole, where they cannot be clocked apart
+    draft           passes x step of the draft                        draft.py says what bounds it
+    draft_catch_up  one pass of the draft over two tokens: it reads the last two again, whatever was accepted
+    draft_further   (passes - 1) x step of the draft
+    verification    one pass of the target over drafted + 1 tokens    steps.py
+    draft_batch     the draft's own pass over the verified tokens
+    rollback        undoing recurrent state
+    overhead        what the passes do not explain
+    round           all of these measured whole, where they cannot be clocked apart
 
 Every array of seconds may carry a leading axis of replicates; results carry it too.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
 from .curve import Curve, CurveLookup
+from .recipe import COMPOSITE
 from .steps import Lookup, StepTable
 
-COMPOSITE = ("round",)
 VAGUE = 0.15
 """A round whose bounds between measured lengths are further apart than this share of it is not to be trusted."""
-
-RECIPES = {
-    "model": ("draft", "verification", "draft_batch", "overhead"),
-    "ngram": ("verification", "overhead"),
-    "mtp": COMPOSITE,
-    "eagle": COMPOSITE,
-    "dflash": COMPOSITE,
-}
-"""Terms of a round by drafter kind, for llama.cpp; whole rounds where the parts cannot be clocked apart."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +160,11 @@ class RoundOfParts:
             if self.rollback is None:
                 raise ValueError("the term rollback needs the bytes of the recurrent state: give a Rollback")
             return self.rollback.lookup(rounds, self.target)
-        if name not in ("draft", "draft_batch"):
-            raise ValueError(f"no term is called {name}: see model/cost.py RECIPES")
+        if name not in DRAFTING:
+            raise ValueError(f"no term is called {name}: see model/recipe.py")
         if self.draft is None:
             raise ValueError(f"the term {name} needs step times of the draft: measure them")
-        return _passes(self.draft, rounds) if name == "draft" else _re_decode(self.draft, rounds)
+        return DRAFTING[name](self.draft, rounds)
 
 
 def _passes(draft: StepTable, rounds: Rounds) -> Lookup:
@@ -186,6 +179,29 @@ def _re_decode(draft: StepTable, rounds: Rounds) -> Lookup:
     """llama.cpp decodes the verified tokens once more in the draft's context: one pass over drafted + 1 tokens."""
     batch = draft.lookup(np.where(rounds.paid, rounds.drafted + 1, 1), rounds.context, rounds.streams)
     return Lookup(np.where(rounds.paid, batch.seconds, 0.0), batch.doubtful & rounds.paid, batch.remedy)
+
+
+def _catch_up(draft: StepTable, rounds: Rounds) -> Lookup:
+    """The first pass: over the last two tokens, the older of which is in the cache and is read again."""
+    at_work = rounds.passes > 0
+    first = draft.lookup(np.where(at_work, 2, 1), np.maximum(rounds.context - 1, 0), rounds.streams)
+    return Lookup(np.where(at_work, first.seconds, 0.0), first.doubtful & at_work, first.remedy)
+
+
+def _further(draft: StepTable, rounds: Rounds) -> Lookup:
+    """The passes after the first: one step each, at their mean context; the k-th is behind context + k tokens."""
+    more = np.maximum(rounds.passes - 1, 0)
+    step = draft.lookup(np.ones_like(rounds.drafted), rounds.context + (more + 1) / 2, rounds.streams)
+    return Lookup(step.seconds * more, step.doubtful & (more > 0), step.remedy)
+
+
+DRAFTING: dict[str, Callable[[StepTable, Rounds], Lookup]] = {
+    "draft": _passes,
+    "draft_catch_up": _catch_up,
+    "draft_further": _further,
+    "draft_batch": _re_decode,
+}
+"""The terms that a draft's step table prices."""
 
 
 def _joined(remedies: Iterable[str]) -> str:

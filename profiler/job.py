@@ -14,7 +14,8 @@ from .errors import InputError
 from .records import Candidate, Key, ModelFile, Profile, Sampling
 from .workloads import PromptText
 
-ENGINES = "llama.cpp, fake:NAME"
+ENGINES = "llama.cpp, transformers, fake:NAME"
+DEVICES = ("cpu", "cuda", "mps")
 NEAR = ("power_limit_watts", "driver", "build", "threads")
 """Fields of a key that may differ: the numbers are then a prior, which is said."""
 IGNORED = ("gpu_uuid",)
@@ -34,6 +35,12 @@ class Options:
     seed: int = 1
     draft_tokens: tuple[int, ...] = ()
     """Draft lengths to search instead of the default ones; 0 is always among them as the baseline."""
+    device: str = ""
+    """Of the transformers engine; empty: the best one here."""
+    target_quants: tuple[str, ...] = ()
+    draft_quants: tuple[str, ...] = ()
+    """What models that are not quantized are quantized to when they are loaded."""
+    random_weights: bool = False
 
 
 @dataclass(frozen=True)
@@ -59,8 +66,14 @@ def prepare(options: Options, stamp: Stamp, log_dir: Path, on_progress: Callable
     kind, _, name = options.engine.partition(":")
     if kind == "fake" and name:
         return _fake_job(name, options, stamp)
+    if options.engine == "transformers":
+        from . import transformers_job
+
+        return transformers_job.prepare(options, stamp, on_progress)
     if options.engine != "llama.cpp":
         raise InputError(f"--engine {options.engine}: no such engine; choose one of {ENGINES}")
+    if options.device or options.target_quants or options.draft_quants or options.random_weights:
+        raise InputError("--device, --target-quant, --draft-quant and --weights are for --engine transformers")
     if not options.targets:
         return _demo_job(options, stamp, log_dir, on_progress)
     return _files_job(options, stamp, log_dir)
@@ -70,8 +83,12 @@ def reopen(profile: Profile, options: Options, log_dir: Path) -> Job:
     """The engine and prompts that a profile was made with, checked to be the same. Raises InputError."""
     if profile.engine.name.startswith("fake"):
         return _same_machine(_reopened_fake(profile), profile)
+    if profile.engine.name == "transformers":
+        from . import transformers_job
+
+        return _same_machine(Job(transformers_job.engine_of(profile, options), profile, _prompts_of(profile)), profile)
     for model in profile.models:
-        _check_unchanged(model)
+        check_unchanged(model, _hash_of(model))
     command = profile.engine.command[0] if profile.engine.command else ""
     url = options.server_url or (command if command.startswith(("http://", "https://")) else None)
     binary = options.llama_server or (None if command in ("", "xllamacpp") or url else command)
@@ -117,7 +134,7 @@ def _demo_job(options: Options, stamp: Stamp, log_dir: Path, on_progress: Callab
     made = demo.prepare(on_progress=on_progress)
     engine = _llama_cpp(made.models, options, log_dir)
     sampling = replace(made.sampling, seed=options.seed)
-    return _job(engine, made.models, made.prompts, made.candidates, sampling, options, stamp)
+    return blank_job(engine, made.models, made.prompts, made.candidates, sampling, options, stamp)
 
 
 def _files_job(options: Options, stamp: Stamp, log_dir: Path) -> Job:
@@ -131,11 +148,11 @@ def _files_job(options: Options, stamp: Stamp, log_dir: Path) -> Job:
     engine = _llama_cpp(files, options, log_dir)
     can = engine.describe().capabilities
     candidates = tuple(one for target in targets for one in candidates_of(target, drafts, can))
-    job = _job(engine, files, demo.prompts(), candidates, Sampling(seed=options.seed), options, stamp)
+    job = blank_job(engine, files, demo.prompts(), candidates, Sampling(seed=options.seed), options, stamp)
     return Job(job.engine, job.blank, job.prompts, warnings)
 
 
-def _job(
+def blank_job(
     engine: Engine,
     models: tuple[ModelFile, ...],
     prompts: tuple[PromptText, ...],
@@ -144,6 +161,7 @@ def _job(
     options: Options,
     stamp: Stamp,
 ) -> Job:
+    """The job over `models`, nothing measured yet."""
     targets = {candidate.target for candidate in candidates}
     smallest = min((model for model in models if model.label in targets), key=lambda model: model.size_bytes)
     blank = Profile(
@@ -231,11 +249,16 @@ def _limited(candidate: Candidate, draft_tokens: tuple[int, ...]) -> Candidate:
     raise InputError("--draft-tokens names no length above 0; give N, A..B or N,N,N (0 is always measured)")
 
 
-def _check_unchanged(model: ModelFile) -> None:
+def check_unchanged(model: ModelFile, sha256: str) -> None:
+    """Raises InputError where the weights are not those that were profiled."""
+    if sha256 != model.sha256:
+        raise InputError(f"{model.path} has changed since it was profiled; profile it again")
+
+
+def _hash_of(model: ModelFile) -> str:
     from .checkpoints.gguf import model_file
 
-    if model_file(Path(model.path)).sha256 != model.sha256:
-        raise InputError(f"{model.path} has changed since it was profiled; profile it again")
+    return model_file(Path(model.path)).sha256
 
 
 def _reopened_fake(profile: Profile) -> Job:

@@ -71,17 +71,26 @@ class Sentinel:
 
     def seconds(self) -> float | None:
         """Median token of a reading that is not older than SENTINEL_AGE_SECONDS."""
+        reading = self._reading()
+        return reading and statistics.median(reading.seconds)
+
+    def _reading(self) -> StepSample | None:
         if self._clock() - self._taken_at > SENTINEL_AGE_SECONDS:
             self._take()
         warm = [sample for sample in self.samples if not sample.cold]
-        return statistics.median(warm[-1].seconds) if warm else None
+        return warm[-1] if warm else None
 
     def beside(self, measure: Callable[[], Sample]) -> Sample:
         """What `measure` gives, with its time and the mean of the readings before and after it."""
-        before, at = self.seconds(), self._clock()
+        before, at = self._reading(), self._clock()
         sample = measure()
-        readings = [reading for reading in (before, self.seconds()) if reading is not None]
-        return replace(sample, at_seconds=at, sentinel_seconds=statistics.fmean(readings) if readings else None)
+        readings = [reading for reading in (before, self._reading()) if reading is not None]
+        return replace(
+            sample,
+            at_seconds=at,
+            sentinel_seconds=_mean_of_medians([reading.seconds for reading in readings]),
+            sentinel_thread_seconds=_mean_of_medians([reading.thread_seconds for reading in readings]),
+        )
 
     def _take(self, cold: bool = False) -> None:
         if not self._model:
@@ -100,6 +109,12 @@ class Sentinel:
         except Unsupported:
             self._model = ""
             return None
+
+
+def _mean_of_medians(readings: Sequence[tuple[float, ...]]) -> float | None:
+    """None where there is no reading, or one without seconds."""
+    known = [statistics.median(reading) for reading in readings if reading]
+    return statistics.fmean(known) if known and len(known) == len(readings) else None
 
 
 LOOK_SECONDS = 0.5

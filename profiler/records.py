@@ -9,6 +9,8 @@ import typing
 
 import msgspec
 
+from ..model import recipe
+
 
 @typing.dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -21,9 +23,18 @@ def _times(seconds: tuple[float, ...], *, name: str = "seconds") -> None:
         raise ValueError(f"{name} have to be above 0")
 
 
-def _rounds(seconds: tuple[float, ...], drafted: tuple[int, ...], accepted: tuple[int, ...]) -> None:
+def _same_spans(seconds: tuple[float, ...], other: tuple[float, ...], name: str) -> None:
+    """Refuse another clock's reading that is not of the same spans. A processor's clock ticks: it may say 0."""
+    if other and (len(other) != len(seconds) or not all(0 <= value < float("inf") for value in other)):
+        raise ValueError(f"{name} have to be 0 or more, one for each of seconds")
+
+
+def _rounds(
+    seconds: tuple[float, ...], drafted: tuple[int, ...], accepted: tuple[int, ...], thread: tuple[float, ...]
+) -> None:
     """Refuse rounds that cannot be."""
     _times(seconds)
+    _same_spans(seconds, thread, "thread_seconds")
     if not len(seconds) == len(drafted) == len(accepted):
         raise ValueError("seconds, drafted and accepted have to be of one length")
     if not all(0 <= a <= d for a, d in zip(accepted, drafted, strict=True)):
@@ -54,10 +65,14 @@ class ModelFile(Record, kw_only=True):
     parameters: int
     head_bytes: int = 0
     """Bytes of the output head (the token embedding where the two are tied)."""
+    unread_bytes: int = 0
+    """Of size_bytes, what no pass reads whole: a token embedding beside a head of its own. 0 where it is not known."""
     tokenizer_sha256: str
     recurrent: bool = False
     """Has recurrent state, which an engine may be unable to roll back."""
     mtp_layers: int = 0
+    random: bool = False
+    """Weights drawn at random in the shapes of the real ones: good for times, and for no acceptance."""
 
 
 class Sampling(Record, kw_only=True):
@@ -175,14 +190,19 @@ class StepSample(Record, kw_only=True):
     seconds: tuple[float, ...]
     thread_seconds: tuple[float, ...] = ()
     """Processor time of the engine's process over the same spans, where the system tells it."""
+    device_seconds: tuple[float, ...] = ()
+    """Time on the device over the same spans (events around the work), where it tells: the rest of `seconds` is overhead."""
     sentinel_seconds: float | None = None
     """A sentinel step (plain decode of the sentinel model) taken right beside this sample."""
+    sentinel_thread_seconds: float | None = None
     at_seconds: float = 0.0
     """Since the profile began."""
     cold: bool = False
 
     def __post_init__(self) -> None:
         _times(self.seconds)
+        _same_spans(self.seconds, self.thread_seconds, "thread_seconds")
+        _same_spans(self.seconds, self.device_seconds, "device_seconds")
         if not self.seconds or self.width < 1 or self.context < 0:
             raise ValueError("a step has seconds, a width of 1 or more and a context of 0 or more")
 
@@ -198,12 +218,15 @@ class RoundSample(Record, kw_only=True):
     seconds: tuple[float, ...]
     drafted: tuple[int, ...]
     accepted: tuple[int, ...]
+    thread_seconds: tuple[float, ...] = ()
+    """Processor time of the engine's process by round, where the system tells it."""
     sentinel_seconds: float | None = None
+    sentinel_thread_seconds: float | None = None
     at_seconds: float = 0.0
     cold: bool = False
 
     def __post_init__(self) -> None:
-        _rounds(self.seconds, self.drafted, self.accepted)
+        _rounds(self.seconds, self.drafted, self.accepted, self.thread_seconds)
 
 
 class MatchTrace(Record, kw_only=True):
@@ -212,7 +235,10 @@ class MatchTrace(Record, kw_only=True):
     Position t (1-based) is the state after t reply tokens. For a draft model `match[t-1]` tells whether the draft, having
     seen the reply up to t, proposes token t+1: 1 yes, 0 no, -1 not observed; `offer` and `run` are empty. For an n-gram
     drafter `offer[t-1]` is how many tokens it could propose there at most (0: no match) and `run[t-1]` how many of those
-    are right; `match` is empty.
+    are right; `match` is empty. `weight[t-1]` stands instead of `match` where text is sampled and both models were read
+    along it: the chance that token t+1, which the target drew, came from an accepted draft. With p and q the probabilities
+    of the target and of the draft: min(1, q(y)/p(y)) for the ratio test; for sample-and-compare 1 where y is the token that
+    the draft proposes, else 0 (q(y) where the draft samples). Independent by position given the text.
     """
 
     target: str
@@ -223,6 +249,7 @@ class MatchTrace(Record, kw_only=True):
     prompt_tokens: int
     reply_tokens: int
     match: tuple[int, ...] = ()
+    weight: tuple[float, ...] = ()
     offer: tuple[int, ...] = ()
     run: tuple[int, ...] = ()
     source: str
@@ -231,6 +258,10 @@ class MatchTrace(Record, kw_only=True):
     def __post_init__(self) -> None:
         if not set(self.match) <= {-1, 0, 1} or len(self.offer) != len(self.run):
             raise ValueError("match holds -1, 0 and 1; offer and run are of one length")
+        if not all(0 <= weight <= 1 for weight in self.weight):
+            raise ValueError("weight lies between 0 and 1")
+        if self.weight and (self.match or self.offer):
+            raise ValueError("a trace has match or weight or offer and run, not two of them")
         if any(not 0 <= run <= offer for run, offer in zip(self.run, self.offer, strict=True)):
             raise ValueError("run has to lie between 0 and offer")
 
@@ -244,10 +275,11 @@ class PromptTrace(Record, kw_only=True):
     seconds: tuple[float, ...]
     drafted: tuple[int, ...]
     accepted: tuple[int, ...]
+    thread_seconds: tuple[float, ...] = ()
     at_seconds: float | None = None
 
     def __post_init__(self) -> None:
-        _rounds(self.seconds, self.drafted, self.accepted)
+        _rounds(self.seconds, self.drafted, self.accepted, self.thread_seconds)
 
 
 class Trace(Record, kw_only=True):
@@ -278,6 +310,8 @@ class PromptRun(Record, kw_only=True):
     def __post_init__(self) -> None:
         if self.reply_tokens > 1:
             _times((self.decode_seconds,), name="decode_seconds")
+        if self.decode_thread_seconds is not None:
+            _same_spans((self.decode_seconds,), (self.decode_thread_seconds,), "decode_thread_seconds")
         if self.prompt_tokens < 0 or self.reply_tokens < 0 or not 0 <= self.accepted <= self.drafted:
             raise ValueError("counts have to be 0 or more, accepted at most drafted")
 
@@ -386,7 +420,7 @@ class Measurement(Record, kw_only=True):
 
 
 class EngineInfo(Record, kw_only=True):
-    """What an engine is and can do. `recipe`: the terms of a round for a draft model, in order (model/cost.py)."""
+    """What an engine is and can do."""
 
     name: str
     build: str
@@ -394,9 +428,21 @@ class EngineInfo(Record, kw_only=True):
     command: tuple[str, ...] = ()
     capabilities: tuple[str, ...] = ()
     """Of: forced-acceptance, ngram-simple, ngram-mod, probabilistic-draft, rollback, and the heads that the engine drafts
-    with: draft-mtp, draft-eagle3, draft-dflash."""
+    with: draft-mtp, draft-eagle3, draft-dflash. teacher-forced: where a draft model agrees is told by one pass of it along
+    the target's reply. all-rows: a batch pass has an output row for each token, as a verification."""
     spellings: dict[str, str] = {}
     """This build's spelling of each option, by our name."""
+    recipes: dict[str, tuple[str, ...]] = {}
+    """Terms of a round by drafter kind (model/recipe.py), where they are not those of llama.cpp."""
+
+    def __post_init__(self) -> None:
+        for drafter, terms in self.recipes.items():
+            if flaw := recipe.flaw(drafter, terms):
+                raise ValueError(flaw)
+
+    def recipe(self, drafter: str) -> tuple[str, ...]:
+        """Terms of a round with this kind of drafter; a whole round for a kind that is not known."""
+        return self.recipes.get(drafter) or recipe.RECIPES.get(drafter, recipe.COMPOSITE)
 
 
 class Candidate(Record, kw_only=True):

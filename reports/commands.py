@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from ..calibrate.records import Chosen
 from ..profiler.errors import InputError
 from ..profiler.records import ModelFile, Profile, Sampling, Setting
+from .generate_call import generate_call
 
 SPEC_TYPES = {"model": "draft-simple", "mtp": "draft-mtp", "eagle": "draft-eagle3", "dflash": "draft-dflash"}
 """llama.cpp's name of each drafter kind; an n-gram drafter's `draft` already is llama.cpp's name of the method."""
@@ -84,6 +85,8 @@ def shell(arguments: Sequence[str]) -> str:
 def command_for(profile: Profile, chosen: Chosen, binary: str = "") -> str:
     """The line that starts what was chosen, with the binary, models, sampling, threads and flags of `profile`."""
     setting = chosen_setting(profile, chosen)
+    if profile.engine.name == "transformers":
+        return generate_call(setting, profile.models, profile.sampling)
     arguments = llama_server(
         setting,
         profile.models,
@@ -123,8 +126,10 @@ def chosen_setting(profile: Profile, chosen: Chosen) -> Setting:
 
 
 def _label(models: Sequence[ModelFile], chosen: Chosen) -> str:
-    """Label of the chosen target; its path where no model of the profile has its hash."""
+    """Label of the chosen target; its path where no model of the profile has its hash. One file may be loaded in several
+    quantizations."""
     same_content = [model for model in models if model.sha256 == chosen.target.sha256]
+    same_content = [model for model in same_content if model.quant == chosen.target.quant] or same_content
     same_file = [model for model in same_content if model.path == chosen.target.path]
     return (same_file or same_content)[0].label if same_content else chosen.target.path
 

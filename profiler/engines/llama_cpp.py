@@ -585,7 +585,8 @@ class LlamaCpp:
                 )
             seconds = (timings["prompt_ms"] / 1e3,)
         used = server.processor_seconds()
-        thread = (used - processor,) if used is not None and processor is not None else ()
+        # Over the whole request: told where that is a single pass.
+        thread = (used - processor,) if used is not None and processor is not None and len(seconds) == 1 else ()
         return StepSample(
             model=model, role=role, kind=kind, width=width, context=context, seconds=seconds, thread_seconds=thread
         )

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from specgauge.model.cost import NO_OVERHEAD, RECIPES, Overhead, Rollback, RoundOfParts, Rounds, WholeRounds
+from specgauge.model.cost import NO_OVERHEAD, Overhead, Rollback, RoundOfParts, Rounds, WholeRounds
+from specgauge.model.recipe import RECIPES
 from specgauge.model.steps import StepTable
 
 from .known import CONTEXTS, WIDTHS, seconds_of, table

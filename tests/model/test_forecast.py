@@ -3,15 +3,16 @@
 import numpy as np
 import pytest
 
-from specgauge.model import acceptance, cost, forecast
+from specgauge.model import acceptance, forecast
 from specgauge.model.cost import NO_OVERHEAD, RoundOfParts
 from specgauge.model.forecast import Reply
 from specgauge.model.hardware import BandwidthCeiling
+from specgauge.model.recipe import RECIPES
 from specgauge.model.steps import StepTable
 
 WIDTHS = np.arange(1, 10)
 FLAT = StepTable(WIDTHS, np.array([0.0, 1000.0]), (10e-3 + 1e-3 * (WIDTHS - 1) + np.array([[0], [1e-2]]))[None])
-NGRAM = RoundOfParts(cost.RECIPES["ngram"], FLAT, None, NO_OVERHEAD, np.ones(8))
+NGRAM = RoundOfParts(RECIPES["ngram"], FLAT, None, NO_OVERHEAD, np.ones(8))
 
 
 def test_the_speed_is_tokens_over_the_seconds_of_every_round():
@@ -59,7 +60,7 @@ def test_bandwidth_allows_one_reading_of_the_weights_a_step():
 
 
 DRAFTED = RoundOfParts(
-    cost.RECIPES["model"],
+    RECIPES["model"],
     StepTable(np.arange(1, 18), np.array([0.0, 1000.0]), np.array([[10e-3], [20e-3]]) + 0.5e-3 * np.arange(17)),
     StepTable(np.arange(1, 18), np.array([0.0, 1000.0]), np.array([[1e-3], [1e-3]]) + 0.0 * np.arange(17)),
 )
@@ -105,7 +106,7 @@ def test_speculation_stops_paying_where_streams_fill_the_pass():
     widths = np.arange(1, 257)
     seconds = np.maximum(10e-3, 0.625e-3 * widths)
     target = StepTable(widths, np.zeros(1), seconds[None], switches=())
-    free = RoundOfParts(cost.RECIPES["ngram"], target)
+    free = RoundOfParts(RECIPES["ngram"], target)
     found = forecast.forecast_streams(0.5 ** np.arange(1, 9), free, np.arange(0, 9), 0.0, tuple(range(1, 25)))
     best = [one.best for one in found.by_streams]
     assert best[0] == 8 and best[-1] == 0 and best == sorted(best, reverse=True)

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 
 from specgauge.model import acceptance, forecast
 from specgauge.model.acceptance import RoundLaw
-from specgauge.model.cost import RECIPES, Overhead, Rollback, RoundOfParts, Rounds, WholeRounds
+from specgauge.model.cost import Overhead, Rollback, RoundOfParts, Rounds, WholeRounds
 from specgauge.model.forecast import Reply
 from specgauge.model.grid import Grid, Option, Pairing
 from specgauge.model.hardware import Tier
 from specgauge.model.kv import KvTypes
 from specgauge.model.law_table import LawTable
 from specgauge.model.memory import MEBIBYTE, Deployment
+from specgauge.model.recipe import RECIPES
 from specgauge.model.search import rank
 from specgauge.model.shape import Shape, SoftmaxAttention, Tensors, Weights
 from specgauge.model.steps import StepTable

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from specgauge.model import acceptance, forecast, simulate
-from specgauge.model.cost import RECIPES, Rollback, RoundOfParts
+from specgauge.model.cost import Rollback, RoundOfParts
 from specgauge.model.forecast import Reply
+from specgauge.model.recipe import RECIPES
 from specgauge.model.reported import alpha_from_tokens
 from specgauge.model.steps import StepTable
 from specgauge.model.survival import BetaGeometric, geometric_survival
