@@ -202,4 +202,4 @@ def test_two_thousand_speculative_texts_of_a_tiny_torch_model_have_the_targets_l
             lambda text: warped(model(torch.tensor([text])).logits[0, -1].double().numpy(), SAMPLED), prompt, 4
         )
     assert law_is_kept(replies, exact)
-    assert len(set(replies)) > 50
+    assert len(set(replies)) > 20

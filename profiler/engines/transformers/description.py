@@ -46,6 +46,7 @@ def described(source: Path, quant: str, random: bool = False) -> ModelFile:
         sha256=_config_sha256(path) if random else _weights_sha256(path),
         size_bytes=sizes.all_bytes,
         head_bytes=sizes.head_bytes,
+        unread_bytes=sizes.unread_bytes,
         parameters=sizes.parameters,
     )
 

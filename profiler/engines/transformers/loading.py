@@ -189,9 +189,10 @@ def _as_stored(source: Path, stored: Any, device: str) -> nn.Module:
     """A checkpoint that is quantized already, by transformers' own loader. Raises InputError naming what is missing."""
     method = str(stored.get("quant_method", "") if isinstance(stored, dict) else getattr(stored, "quant_method", ""))
     try:
-        return transformers.AutoModelForCausalLM.from_pretrained(
+        model = transformers.AutoModelForCausalLM.from_pretrained(
             source, local_files_only=True, trust_remote_code=False, device_map=device
-        ).eval()
+        )
+        return model.eval().requires_grad_(False)
     except Exception as error:  # each method fails in ways of its own
         package = next((name for word, name in PACKAGES.items() if word in method), "")
         missing = package and importlib.util.find_spec(package.replace("-", "_")) is None
@@ -226,10 +227,12 @@ def weight_bytes(model: Any) -> int:
 
 
 class Sizes(NamedTuple):
-    """Of a model in some quantization: bytes of all weights, bytes of the output head, parameters (a tied head once)."""
+    """Of a model in some quantization: bytes of all weights, of the output head, of the embedding that no pass reads whole
+    (none where it is the head), and parameters (a tied head once)."""
 
     all_bytes: int
     head_bytes: int
+    unread_bytes: int
     parameters: int
 
 
@@ -243,7 +246,9 @@ def sizes_in(config: Any, quant: str) -> Sizes:
     tied = linears[head].weight.numel() if _embedding_name(model) and head in linears else 0
     shared = kept[head] if tied and quant in ("fp32", "bf16") else 0
     rest_bytes = rest * (4 if quant == "fp32" else 2)
-    return Sizes(sum(kept.values()) + rest_bytes - shared, kept.get(head, 0), parameters - tied)
+    embedding = model.get_input_embeddings().weight.numel() * (4 if quant == "fp32" else 2)
+    unread = 0 if shared else embedding
+    return Sizes(sum(kept.values()) + rest_bytes - shared, kept.get(head, 0), unread, parameters - tied)
 
 
 def _bytes_of(linear: nn.Linear, quant: str, head: bool) -> int:
