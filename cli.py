@@ -56,6 +56,7 @@ from .options import (
     parse_contexts,
     parse_draft_tokens,
     parse_size,
+    parse_survival,
 )
 from .process import interrupted, interruptible, one_line, open_standard_streams, print_json, warn
 from .profiler.errors import InputError, WorkFailed
@@ -381,6 +382,7 @@ def predict(
     context: str | None = None,
     target_size: str | None = None,
     draft_size: str | None = None,
+    survival: str | None = None,
     seed: int = 1,
     common: Common = Common(),
 ) -> int:
@@ -398,6 +400,9 @@ def predict(
         Bytes of another target of the same quantization, such as 17GB: forecast by its bytes, as a prior.
     draft_size
         The same for the draft model.
+    survival
+        Acceptance of draft models from elsewhere, as random weights need it: S_1,S_2,..., the chances that the first 1, 2,
+        ... drafted tokens are all accepted; a prior.
     seed
         Seed of the bootstrap, where no calibration lies beside the profile.
     """
@@ -417,6 +422,8 @@ def predict(
     calibrated = calibrated_beside(path, evidence, seed)
     if sizes != Sizes():
         calibrated = transferred(calibrated, sizes)
+    if survival is not None:
+        calibrated = calibrated.with_survival(parse_survival(survival))
     predictions = predictions_of(evidence, calibrated, lengths, contexts, told=warn)
     if common.json:
         print_json({"predictions": predictions})

@@ -189,7 +189,7 @@ def validated_to(
         warnings=(*job.warnings, *_not_settled(settled)),
     )
     measured = (profile, calibrated, recommendation, settled.runs, samples, session)
-    validation = checking.with_other_clock(checking.validation(*measured), *measured)
+    validation = checking.with_other_clock(checking.validation(*measured, calibration.clock), *measured)
     write_record(common.path(VALIDATION), validation)
     return validation
 
@@ -434,14 +434,13 @@ def runnable(profile: "Profile") -> "Profile":
 def stored_calibration(profile: "Profile", common: Common) -> "tuple[Calibrated, Calibration]":
     """calibration.json of this profile, and the model that it describes, fitted anew with its seed; made where it is
     missing."""
-    from .calibrate.fit import calibrate as fitted
     from .calibrate.records import Calibration
 
     if not os.path.lexists(common.path(CALIBRATION)):
         return calibrated_to(profile, USUAL_SEED, common)
     calibration = _stored(common.path(CALIBRATION), Calibration, "specgauge calibrate")
     _belongs(common.path(CALIBRATION), calibration.profile_sha256, profile, "specgauge calibrate")
-    calibrated = fitted(profile, seed=calibration.seed, replicates=calibration.replicates)
+    calibrated = _fitted_again(profile, calibration, common.path(CALIBRATION))
     if calibrated.record(calibration.profile_sha256, calibration.created, calibration.tool_version) != calibration:
         raise InputError(
             f"{common.path(CALIBRATION)} is not what this specgauge fits to the profile beside it (edited, or another "
@@ -494,9 +493,20 @@ def calibrated_beside(path: Path, profile: "Profile", seed: int) -> "Calibrated"
     if beside.exists():
         calibration = read_record(beside, Calibration)
         if calibration.profile_sha256 == record_digest(profile):
-            return fitted(profile, seed=calibration.seed, replicates=calibration.replicates)
+            return _fitted_again(profile, calibration, beside)
         warn(f"{beside} belongs to another profile; the model is fitted anew in memory")
     return fitted(profile, seed=seed)
+
+
+def _fitted_again(profile: "Profile", calibration: "Calibration", path: Path) -> "Calibrated":
+    """The model of a stored calibration. Raises InputError for one by a clock that the profile was not timed by."""
+    from .calibrate.fit import calibrate as fitted
+
+    seed, replicates, clock = calibration.seed, calibration.replicates, calibration.clock
+    try:
+        return fitted(profile, seed=seed, replicates=replicates, clock=clock)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}; run specgauge calibrate again") from None
 
 
 def missed_tolerance(validation: "Validation", check: Check) -> str:

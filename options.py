@@ -253,6 +253,19 @@ def parse_contexts(text: str) -> tuple[int, ...]:
     return tuple(sorted({int(part) for part in parts}))
 
 
+def parse_survival(text: str) -> tuple[float, ...]:
+    """S_1,S_2,...: chances that the first 1, 2, ... drafted tokens are all accepted. Raises InputError."""
+    refused = InputError(f"--survival {text[:60]}: give S_1,S_2,... from 0 to 1, none above the one before")
+    try:
+        survival = tuple(float(part) for part in text.split(",")[: MOST_DRAFT_TOKENS + 1])
+    except ValueError:
+        raise refused from None
+    falling = all(1 >= before >= after >= 0 for before, after in zip((1.0, *survival), survival))
+    if not falling or len(survival) > MOST_DRAFT_TOKENS:
+        raise refused
+    return survival
+
+
 def parse_size(option: str, text: str) -> float:
     """Bytes of NB, NMB, NGB (powers of ten), NMiB or NGiB (powers of two). Raises InputError, also without a unit."""
     found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,6})?)\s*(B|MB|GB|MiB|GiB)", text.strip(), re.ASCII)

@@ -1,6 +1,6 @@
 """Acceptance of SmolLM2-135M (bf16) from one teacher-forced pass of each draft, against real rounds.
 
-    python benchmarks/acceptance.py [--prompts 10] [--new-tokens 64]
+    python benchmarks/acceptance.py [--prompts 20] [--new-tokens 64] [--texts 2]
 
 Drafts bf16, int8, int4 and n-gram at draft tokens 1, 2, 4 and 8, greedy and at temperature 0.7 by both rules. Rounds are counted and
 nothing is timed. Sampled text differs from run to run: there the mean over prompts is compared. Last what unequal sampling costs:
@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from specgauge.model import acceptance
 from specgauge.profiler.engines.transformers.drafters import ModelDrafter
+from specgauge.profiler.engines.transformers.rounds import Replies
 from specgauge.profiler.engines.transformers.sampling import Sampler
 from specgauge.profiler.ngram import offers_and_runs
 from specgauge.profiler.records import Sampling
@@ -52,12 +53,19 @@ class Counts:
 
 
 def real(draft: str, sampling: Sampling, prompts: Sequence[Text], new_tokens: int, length: int) -> Counts:
-    """By rounds of the loop."""
-    rounds = 0
-    for at, prompt in enumerate(prompts):
-        made = smollm2.loop("bf16", draft, replace(sampling, seed=1000 + at), ngram_size=NGRAM_SIZE)
-        rounds += len(made.replies([prompt], new_tokens, length).rounds)
-    return Counts(len(prompts) * (new_tokens - 1), rounds)
+    """By rounds of the loop, all prompts side by side."""
+    made = smollm2.loop("bf16", draft, replace(sampling, seed=1000), NGRAM_SIZE, len(prompts))
+    return _counts(made.replies(prompts, new_tokens, length), new_tokens)
+
+
+def _counts(found: Replies, new_tokens: int) -> Counts:
+    """Rounds of each stream until its reply was whole."""
+    rounds = sum(accepted >= 0 for one in found.rounds for accepted in one.accepted)
+    return Counts(len(found.tokens) * (new_tokens - 1), rounds)
+
+
+def _plain(sampling: Sampling, prompts: Sequence[Text], new_tokens: int) -> tuple[Text, ...]:
+    return smollm2.loop("bf16", "", sampling, streams=len(prompts)).replies(prompts, new_tokens).tokens
 
 
 def replayed(draft: str, sampling: Sampling, prompts: Sequence[Text], replies: Sequence[Text], length: int) -> Counts:
@@ -86,19 +94,18 @@ def _along(draft: str, sampling: Sampling, prompt: Text, reply: Text) -> np.ndar
 def mismatch(prompts: Sequence[Text], new_tokens: int, length: int) -> tuple[Counts, Counts]:
     """Ratio test with equal sampling on both sides, and with a draft left at temperature 1."""
     equal, unequal = RULES["0.7, ratio test"], Sampler(replace(WARM, temperature=1.0))
-    rounds = 0
-    for at, prompt in enumerate(prompts):
-        made = smollm2.loop("bf16", "int8", replace(equal, seed=1000 + at))
-        made.drafter = ModelDrafter(smollm2.decoder("int8", "draft"), unequal, made.generator)
-        rounds += len(made.replies([prompt], new_tokens, length).rounds)
-    return real("int8", equal, prompts, new_tokens, length), Counts(len(prompts) * (new_tokens - 1), rounds)
+    made = smollm2.loop("bf16", "int8", replace(equal, seed=1000), streams=len(prompts))
+    made.drafter = ModelDrafter(smollm2.decoder("int8", "draft", len(prompts)), unequal, made.generator)
+    found = _counts(made.replies(prompts, new_tokens, length), new_tokens)
+    return real("int8", equal, prompts, new_tokens, length), found
 
 
 def main() -> int:
     """Print the tables; exit status 1 where a replay is further than 3 % from its rounds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--prompts", type=int, default=10)
+    parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--new-tokens", type=int, default=64)
+    parser.add_argument("--texts", type=int, default=2, help="sampled replies to each prompt that are replayed")
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
@@ -106,13 +113,14 @@ def main() -> int:
     for rule, sampling in RULES.items():
         print(f"{rule}: tokens per round, replayed and real, over {asked.prompts} prompts x {asked.new_tokens} tokens")
         replies = [
-            smollm2.loop("bf16", "", replace(sampling, seed=at)).replies([prompt], asked.new_tokens).tokens[0]
-            for at, prompt in enumerate(prompts)
+            reply
+            for seed in range(asked.texts if sampling.temperature else 1)
+            for reply in _plain(replace(sampling, seed=seed), prompts, asked.new_tokens)
         ]
         for draft in DRAFTS:
             cells = []
             for length in LENGTHS:
-                told = replayed(draft, sampling, prompts, replies, length)
+                told = replayed(draft, sampling, prompts * (len(replies) // len(prompts)), replies, length)
                 found = real(draft, sampling, prompts, asked.new_tokens, length)
                 error = told.tokens_per_round / found.tokens_per_round - 1
                 worst = max(worst, abs(error))

@@ -115,6 +115,8 @@ def _notes(a: Validation, b: Validation, ours: _Side, theirs: _Side) -> Iterator
         f"priors: {SESSION_LOG_SD:.1%} from session to session for the whole machine, {BESIDE_LOG_SD:.1%} for a setting over "
         "plain, beside the noise that repeats show"
     )
+    if a.clock != b.clock:
+        yield f"A is timed by {a.clock}, B by {b.clock}: what other processes took is in one of them alone"
     for name, found in (("A", a), ("B", b)):
         if found.mean_abs_error is not None and found.coverage is not None:
             yield (

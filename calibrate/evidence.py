@@ -203,11 +203,18 @@ def measured_lengths(profile: Profile) -> frozenset[tuple[Pair, int]]:
     return frozenset((Pair.of(setting), setting.draft_tokens) for setting in (*samples, *traces))
 
 
-def matches_of(profile: Profile, pair: Pair) -> dict[str, MatchTrace]:
-    """Match traces of `pair` by prompt id; the last one taken of a prompt counts, one read along its text before one that
-    was rebuilt from rounds."""
-    traces = [t for m in profile.measurements for t in m.matches if Pair.of(t) == pair]
-    return {t.prompt.id: t for t in sorted(traces, key=lambda t: t.source != "rounds")}
+def matches_of(profile: Profile, pair: Pair) -> dict[str, tuple[MatchTrace, ...]]:
+    """Match traces of `pair` by prompt id: one of each reply, the last one taken. Those read along a reply of the target are
+    better than those rebuilt from rounds of the same prompt, which then do not count."""
+    found: dict[str, dict[str, MatchTrace]] = defaultdict(dict)
+    for trace in (t for m in profile.measurements for t in m.matches if Pair.of(t) == pair):
+        found[trace.prompt.id][f"{trace.source == 'rounds'}|{trace.reply_sha256}"] = trace
+    return {prompt: _best_sourced(tuple(traces.values())) for prompt, traces in found.items()}
+
+
+def _best_sourced(traces: tuple[MatchTrace, ...]) -> tuple[MatchTrace, ...]:
+    read = tuple(trace for trace in traces if trace.source != "rounds")
+    return read or traces
 
 
 def round_counts(profile: Profile, pair: Pair, draft_tokens: int | None = None) -> tuple[RoundCounts, ...]:
@@ -239,6 +246,16 @@ def plain_replies(
 def _undrifted(reply: PromptRun, drift: Drift) -> PromptRun:
     slowness = drift.near(reply.at_seconds, reply.at_seconds + reply.wall_seconds)
     return msgspec.structs.replace(reply, decode_seconds=reply.decode_seconds / slowness)
+
+
+def share_off_device(profile: Profile, model: str) -> float | None:
+    """Of a plain step's wall time the share in which the device did not work on it; None where it was not told."""
+    shares = [
+        1 - float(np.median(s.device_seconds)) / float(np.median(s.seconds))
+        for s in _steps(profile)
+        if s.model == model and s.kind == "decode" and s.role == "target" and s.device_seconds and not s.cold
+    ]
+    return float(np.median(shares)) if shares else None
 
 
 def prompt_lengths(profile: Profile) -> dict[str, int]:

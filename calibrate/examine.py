@@ -17,6 +17,8 @@ from .symptoms import SAMPLING, Devices, Experts, Hardware, Neighbour, Parts, Pa
 
 LEAST_COLD_REPEATS = 2
 """Repeats behind the first one, without which it cannot be called cold."""
+STEPWISE = ("draft", "draft_catch_up", "draft_further")
+"""Terms of a round that together are one pass of the draft for each drafted token."""
 LAYER_NAMES = ("n_gpu_layers", "gpu_layers")
 LAYERS_NAMES = ("n_layers", "n_layer")
 ALIASES = {
@@ -210,10 +212,11 @@ def _parts(calibrated: Calibrated, setting: Setting, context: float, passes: Seq
     """The model's terms of a full round; the signed rest of measured rounds is left to be explained."""
     found = calibrated.modelled_round(setting, setting.draft_tokens, context)
     terms = {term.name: term.seconds for term in found.terms}
+    steps = [terms[name] for name in STEPWISE if name in terms]
     if "verification" not in terms:
         return Parts(verification_seconds=_pass_seconds(passes, setting.draft_tokens + 1))
     return Parts(
-        draft_step_seconds=terms["draft"] / setting.draft_tokens if "draft" in terms else None,
+        draft_step_seconds=sum(steps) / setting.draft_tokens if steps else None,
         draft_passes=None,
         draft_batch_seconds=terms.get("draft_batch", 0.0),
         verification_seconds=terms["verification"],

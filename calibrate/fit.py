@@ -25,6 +25,7 @@ from ..model.steps import BeyondTable, StepTable
 from ..profiler.records import Candidate, Profile, Setting
 from . import evidence, replies, reported, rounds
 from .acceptance_checks import acceptance_checks
+from .clocks import WALL, WORDS, on_clock
 from .evidence import Drift, Pair
 from .intervals import (
     Noise,
@@ -39,6 +40,7 @@ from .intervals import (
 from .priors import ENGINES, Priors
 from .records import (
     Acceptance,
+    AcceptanceCheck,
     Calibration,
     CostPoint,
     Interval,
@@ -86,6 +88,10 @@ class Calibrated:
     bandwidth: Bandwidth | None
     measured_lengths: frozenset[tuple[Pair, int]]
     priors: Priors = ENGINES
+    clock: str = WALL
+    """By which every second here is told: wall, thread_cpu."""
+    given_survival: tuple[float, ...] = ()
+    """S_1, S_2, ... of draft models from elsewhere; empty: as the profile's own replies say."""
     _forecasts: dict[tuple[Setting, str], WorkloadForecast] = field(default_factory=dict, repr=False, compare=False)
     _laws: dict[tuple[Setting, str], WorkloadReplies] = field(default_factory=dict, repr=False, compare=False)
     _factors: dict[tuple[str, str], np.ndarray] = field(default_factory=dict, repr=False, compare=False)
@@ -203,6 +209,7 @@ class Calibrated:
             level=self.level,
             seed=self.seed,
             replicates=self.replicates,
+            clock=self.clock,
             reference_sentinel_seconds=self.drift.reference_seconds,
             drift_low=float(drift.min()) if drift.size else None,
             drift_high=float(drift.max()) if drift.size else None,
@@ -240,7 +247,8 @@ class Calibrated:
 
     def _replies(self, setting: Setting, workload: str) -> WorkloadReplies:
         if (setting, workload) not in self._laws:
-            self._laws[setting, workload] = replies.workload_replies(self.profile, setting, workload)
+            given = self.given_survival
+            self._laws[setting, workload] = replies.workload_replies(self.profile, setting, workload, given)
         return self._laws[setting, workload]
 
     def _weights(self, workload: str, places: tuple[int, ...]) -> np.ndarray:
@@ -254,7 +262,7 @@ class Calibrated:
 
     def _stretch(self, workload: str, places: tuple[int, ...]) -> np.ndarray:
         """Powers (1 + replicates,) for what resampling changes, shared by all settings of a workload."""
-        return prompt_stretch(len(places), generator(self.seed, "stretch", workload), self.replicates)
+        return prompt_stretch(len(set(places)), generator(self.seed, "stretch", workload), self.replicates)
 
     def _round_factor(self, setting: Setting, workload: str, found: WorkloadReplies) -> np.ndarray:
         """What a run's rounds take over timed ones (1 + replicates,). What makes timed plain steps read long or short, against
@@ -269,6 +277,14 @@ class Calibrated:
     def of_its_own_prompts(self) -> "Calibrated":
         """The same model with bounds for the profile's own prompts, which a validation runs again."""
         return replace(self, resample_prompts=False, _forecasts={})
+
+    def with_survival(self, survival: tuple[float, ...]) -> "Calibrated":
+        """The same model with the acceptance of draft models from elsewhere: S_1, S_2, ..., each at most the one before, of
+        rounds in which something was drafted; past the last one its hazard holds. Raises ValueError."""
+        falling = all(1 >= a >= b >= 0 for a, b in zip((1.0, *survival), survival))
+        if not survival or not falling:
+            raise ValueError(f"survival {survival}: give S_1, S_2, ... between 0 and 1, none above the one before")
+        return replace(self, given_survival=survival, _forecasts={}, _laws={})
 
     def reply_factor(self, target: str, workload: str) -> np.ndarray:
         """Plain runs over plain steps (1 + replicates,): of this workload, of this target, of any target, or 1."""
@@ -331,7 +347,8 @@ class Calibrated:
             return "measured"
         borrowed = self._replies(setting, workload).borrowed_from
         doubtful = found.doubtful_share > DOUBTFUL_SHARE
-        return "prior" if borrowed or doubtful or self.round_time_source(setting) == "prior" else "calibrated"
+        given = bool(self.given_survival) and setting.drafter == "model"
+        return "prior" if given or borrowed or doubtful or self.round_time_source(setting) == "prior" else "calibrated"
 
     def _cost_point(self, item: ShapeSeconds) -> CostPoint:
         shape = item.shape
@@ -389,7 +406,7 @@ class Calibrated:
             survival_low=tuple(bound.low for bound in bounds),
             survival_high=tuple(bound.high for bound in bounds),
             offer_rate=sum(law.offer_rate * law.rounds for law in rounds_of) / max(total, 1e-12),
-            prompts=len(found.replies),
+            prompts=len(set(found.places)),
             positions=round(sum(law.tokens for law in rounds_of)),
             source=f"prior: {found.source} of {found.borrowed_from}" if found.borrowed_from else found.source,
         )
@@ -404,6 +421,12 @@ class Calibrated:
                     yield self.modelled_round(setting, length, float(np.mean(contexts)))
 
     def _notes(self):
+        yield from self._clock_notes()
+        for model in self.profile.models:
+            if model.random:
+                yield f"{model.label}: {replies.RANDOM}"
+        for check in acceptance_checks(self.profile):
+            yield _check_note(check)
         for target in dict.fromkeys(c.target for c in self.profile.candidates):
             table = self.tables.of(target, "target")
             if table is not None:
@@ -428,6 +451,24 @@ class Calibrated:
             f"{self.priors.minutes_apart_log_sd:.2f} for round times taken minutes apart (prior)"
         )
 
+    def _clock_notes(self):
+        """By which clock times are told where it is not the wall's, and what of a wall second no device works in."""
+        if self.clock != WALL:
+            yield f"all times are {WORDS[self.clock]}"
+        for model in self.profile.models if self.clock == WALL else ():
+            share = evidence.share_off_device(self.profile, model.label)
+            if share is not None:
+                yield f"{model.label}: {share:.1%} of a plain step is no work of the device: launches and the host's loop"
+
+
+def _check_note(check: AcceptanceCheck) -> str:
+    off = check.replayed_tokens_per_round / check.measured_tokens_per_round - 1
+    return (
+        f"{check.target} x {check.draft or check.drafter} on {check.workload}: {check.replayed_tokens_per_round:.3f} tokens a round "
+        f"by replay at {check.draft_tokens} draft tokens, {check.measured_tokens_per_round:.3f} in {check.rounds} real rounds "
+        f"({off:+.1%})"
+    )
+
 
 def calibrate(
     profile: Profile,
@@ -437,12 +478,15 @@ def calibrate(
     level: float = 0.95,
     resample_prompts: bool = True,
     priors: Priors = ENGINES,
+    clock: str = WALL,
 ) -> Calibrated:
     """The calibrated model of `profile`; the same profile and seed give the same model.
 
     `resample_prompts` draws prompts with replacement: bounds then hold for other prompts of the workload too. Without it
-    they hold for the profile's own list.
+    they hold for the profile's own list. `clock`: wall, or thread_cpu; raises NotCalibrated where some of the evidence was not
+    timed by it.
     """
+    profile = on_clock(profile, clock)
     drift = evidence.drift_of(profile)
     shapes = rounds.replicate_shapes(evidence.step_observations(profile, drift), seed, replicates)
     tables = _with_run_tables(profile, rounds.step_tables(shapes), seed, replicates)
@@ -461,6 +505,7 @@ def calibrate(
         bandwidth=_bandwidth(profile, seed, replicates),
         measured_lengths=evidence.measured_lengths(profile) | reported.lengths_of(profile),
         priors=priors,
+        clock=clock,
     )
 
 

@@ -5,10 +5,14 @@ Each stage is decided by the numbers of the one before it:
 2. the pass times of every model file, at contexts that span those replies; of targets that are not clearly slower than
    the fastest also passes with all rows of output, which verification needs, at every width that a draft length asks for;
 3. more plain runs of the targets that are not clearly slower than the fastest;
-4. where n-gram drafters of every target would be right, replayed over the plain replies: that costs no run;
-5. for each drafter that can still win, its round overhead and its acceptance. A candidate whose speed at perfect
-   acceptance stays below the best plain speed is dropped, and so is an n-gram drafter whose forecast from replay and pass
-   times stays clearly below the best setting on every workload; the numbers are kept as the reason.
+4. where n-gram drafters of every target would be right, replayed over the plain replies: that costs no run; and where the
+   engine can read a reply of the target with a draft model, where that agrees, for one pass each;
+5. for each drafter that can still win, its round overhead and its acceptance, or a few real rounds that check what was
+   replayed. A candidate whose speed at perfect acceptance stays below the best plain speed is dropped, and so is a drafter
+   whose forecast from replay and pass times stays clearly below the best setting on every workload; the numbers are kept as
+   the reason.
+
+Of models of random weights passes and rounds alone are timed: what they propose says nothing.
 """
 
 from collections import defaultdict
@@ -17,7 +21,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from ..model.recipe import widths_of_draft
+from ..model.recipe import COMPOSITE, widths_of_draft
 from ..profiler.records import Candidate, ModelFile, Profile, PromptRun, Request, Setting
 
 if TYPE_CHECKING:
@@ -28,7 +32,8 @@ WIDTHS = (1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 17)
 ALL_WIDTHS = tuple(range(1, 18))
 """Where a pass in process costs nothing but its own time: curves have tiles and need not be monotonic."""
 WIDER = (24, 32, 33)
-"""Beyond them, where a draft length asks for it."""
+"""Beyond them, as far as a draft length asks for it."""
+MOST_WIDTH = max(WIDER)
 CHECK_LENGTH = 4
 """Draft length of the real rounds that a replayed acceptance is held against."""
 CONTEXT_GRAIN = 32
@@ -57,6 +62,8 @@ ASSUMED_BYTES_PER_SECOND = {"cpu": 15e9, "gpu": 400e9}
 """Only for the time left, before steps are measured."""
 ASSUMED_COST_PER_TOKEN = 0.3
 """Of a plain step, for each further token of a pass: only for the time left."""
+REPLAY_STEPS = 20
+"""Plain steps that a pass over a whole reply takes: only for the time left."""
 ASSUMED_START_SECONDS = 3.0
 BANDWIDTH_SECONDS = 5.0
 
@@ -167,8 +174,14 @@ def _outrun(profile: Profile, candidates: Sequence[Candidate]) -> dict[str, str]
     }
 
 
+def _is_random(profile: Profile, candidate: Candidate) -> bool:
+    return any(model.random for model in profile.models if model.label in (candidate.target, candidate.draft))
+
+
 def _is_replayed(profile: Profile, candidate: Candidate) -> bool:
     """Whether acceptance comes from the target's own replies, without a run of the drafter."""
+    if _is_random(profile, candidate):
+        return False
     forced = candidate.drafter == "model" and "teacher-forced" in profile.engine.capabilities
     return candidate.drafter == "ngram" or forced
 
@@ -227,7 +240,7 @@ def plain_settings(profile: Profile) -> tuple[Setting, ...]:
 
 def contexts_of(profile: Profile, reserved: int) -> tuple[int, ...]:
     """Two cached lengths that span the workloads' replies and leave room for the widest pass in `reserved` tokens."""
-    room = max(16, (reserved - max(WIDTHS) - 8))
+    room = max(16, (reserved - MOST_WIDTH - 8))
     replies = [reply for measurement in profile.measurements for run in measurement.runs for reply in run.replies]
     shortest = min((reply.prompt_tokens for reply in replies), default=4 * CONTEXT_GRAIN)
     longest = max((reply.prompt_tokens + reply.reply_tokens for reply in replies), default=8 * CONTEXT_GRAIN)
@@ -285,32 +298,42 @@ def _not_done(requests: Iterable[Request], done: set[str]) -> tuple[Request, ...
 def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> list[Request]:
     """Passes as target, as draft, or as both where the engine times a draft's passes in situ."""
     contexts = contexts_of(profile, min(candidate.context for candidate in used))
-    is_target = any(candidate.target == model.label for candidate in used)
-    narrow = tuple(widths_of_draft(profile.engine.recipe("model"), 1)) if _in_process(profile) else None
-    drafts = any(candidate.draft == model.label for candidate in used)
-    roles: list[tuple[str, tuple[int, ...]]] = [("target", widths_of(profile, used))] if is_target else []
-    if drafts and (narrow or not is_target):
-        roles.append(("draft", narrow or WIDTHS))
     return [
         Request(
             action="steps",
             model=model.label,
             role=role,
-            widths=tuple(widths),
+            widths=widths,
             contexts=contexts,
             repeats=SLOW_STEP_REPEATS if _clearly_slower(profile, model.label) else STEP_REPEATS,
             expected_seconds=_Estimate(profile).steps(model.label, contexts, widths),
         )
-        for role, widths in roles
+        for role, widths in _roles(profile, model, used)
     ]
 
 
+def _roles(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> list[tuple[str, tuple[int, ...]]]:
+    """What a model is to be timed as, each with the widths of its passes."""
+    as_target = [candidate for candidate in used if candidate.target == model.label]
+    as_draft = [candidate for candidate in used if candidate.draft == model.label]
+    roles: list[tuple[str, tuple[int, ...]]] = [("target", widths_of(profile, as_target))] if as_target else []
+    if as_draft and (_in_process(profile) or not as_target):
+        roles.append(("draft", _draft_widths(profile)))
+    return roles
+
+
+def _draft_widths(profile: Profile) -> tuple[int, ...]:
+    """Of a draft's passes: where it decodes no batch of its own, only those that its rounds have."""
+    recipe = profile.engine.recipe("model")
+    return WIDTHS if "draft_batch" in recipe or recipe == COMPOSITE else tuple(widths_of_draft(recipe, 1))
+
+
 def widths_of(profile: Profile, used: Sequence[Candidate]) -> tuple[int, ...]:
-    """Widths of a target's passes: every one in process, and as far as its draft lengths go."""
-    longest = max((length + 1 for candidate in used for length in candidate.draft_tokens), default=1)
+    """Widths of a target's passes: every one in process, and on until its longest draft is inside."""
     if not _in_process(profile):
         return WIDTHS
-    return (*ALL_WIDTHS, *(width for width in WIDER if max(ALL_WIDTHS) < longest))
+    longest = max((length + 1 for candidate in used for length in candidate.draft_tokens), default=1)
+    return (*ALL_WIDTHS, *(width for width, below in zip(WIDER, (ALL_WIDTHS[-1], *WIDER)) if below < longest))
 
 
 def _in_process(profile: Profile) -> bool:
@@ -365,6 +388,8 @@ def plain_step_seconds(profile: Profile, model: str) -> float | None:
         for sample in measurement.steps
         if sample.model == model and sample.kind == "decode" and sample.role != "sentinel" and not sample.cold
     ]
+    # A draft's steps in situ come behind a pass of its target: as a target it is faster.
+    samples = [sample for sample in samples if sample.role == "target"] or samples
     shortest = min((sample.context for sample in samples), default=0)
     seconds = [second for sample in samples if sample.context == shortest for second in sample.seconds]
     return median(seconds) if seconds else None
@@ -413,10 +438,10 @@ def _model_requests(profile: Profile, candidate: Candidate) -> list[Request]:
     lengths = spread(candidate.draft_tokens, ROUND_LENGTHS)
     wanted = CHECK_LENGTH if _is_replayed(profile, candidate) else MODEL_TRACE_LENGTH
     trace_length = min(lengths, key=lambda length: abs(length - wanted))
-    return [
-        *round_requests(profile, candidate, lengths),
-        _trace_of(profile, candidate, trace_length, _workloads(profile)),
-    ]
+    timed = round_requests(profile, candidate, lengths)
+    if _is_random(profile, candidate):
+        return timed
+    return [*timed, _trace_of(profile, candidate, trace_length, _workloads(profile))]
 
 
 def match_requests(profile: Profile) -> tuple[Request, ...]:
@@ -428,7 +453,7 @@ def match_requests(profile: Profile) -> tuple[Request, ...]:
             settings=(candidate.setting(min(candidate.draft_tokens)),),
             workloads=_workloads(profile),
             repeats=1,
-            expected_seconds=1.0,
+            expected_seconds=_Estimate(profile).replay(candidate),
         )
         for candidate in profile.candidates
         if _is_replayed(profile, candidate)
@@ -436,7 +461,9 @@ def match_requests(profile: Profile) -> tuple[Request, ...]:
 
 
 def _ngram_requests(profile: Profile, candidate: Candidate) -> list[Request]:
-    """Overhead from real rounds where the drafter offers most."""
+    """Overhead from real rounds where the drafter offers most; none where the text is noise."""
+    if _is_random(profile, candidate):
+        return []
     lengths = spread(candidate.draft_tokens, NGRAM_TRACE_LENGTHS)
     copying = _workloads(profile, "copying") or _workloads(profile)
     return [_trace_of(profile, candidate, length, copying) for length in lengths]
@@ -481,6 +508,11 @@ class _Estimate:
             prompt.new_tokens for prompt in self.profile.prompts if not workloads or prompt.workload in workloads
         )
         return tokens * self.step(target)
+
+    def replay(self, candidate: Candidate) -> float:
+        """Of an n-gram drafter next to nothing; of a draft model one pass over each reply, a few tokens' worth of steps."""
+        passes = len(self.profile.prompts) * self.step(candidate.draft) if candidate.drafter == "model" else 0.0
+        return 1.0 + REPLAY_STEPS * passes
 
     def round(self, candidate: Candidate, length: int) -> float:
         draft = length * self.step(candidate.draft) if candidate.drafter == "model" else 0.0

@@ -114,6 +114,8 @@ class Calibration(Record, kw_only=True):
     level: float = 0.95
     seed: int = 1
     replicates: int
+    clock: str = "wall"
+    """By which every second is told: wall, thread_cpu (processor time of the engine's thread)."""
     reference_sentinel_seconds: float | None = None
     drift_low: float | None = None
     """Slowest and fastest sentinel of the profile, over the reference."""
@@ -313,8 +315,12 @@ class OtherClock(Record, kw_only=True):
     worst_abs_error: float | None
     coverage: float | None
     forecast: tuple[float, ...]
-    """Tokens/s by row, in the order of the rows."""
+    """Tokens/s by row, in the order of the rows; low and high are its bounds."""
+    low: tuple[float, ...]
+    high: tuple[float, ...]
     measured: tuple[float, ...]
+    speed_up: tuple[float, ...]
+    """Measured, paired, by row."""
 
 
 class RoundCheck(Record, kw_only=True):

@@ -9,13 +9,14 @@ from ..model import acceptance
 from ..model.acceptance import RoundLaw
 from ..model.forecast import Reply
 from ..model.steps import StepTable
-from ..model.survival import survival_from_rounds
+from ..model.survival import extended, survival_from_rounds, tokens_per_round
 from ..profiler.records import MatchTrace, Profile, Prompt, PromptRun, Setting
 from . import reported
 from .evidence import Drift, Pair, RoundCounts, matches_of, plain_replies, prompt_lengths, round_counts
 from .intervals import MEDIAN_FACTOR, Noise, pooled_noise
 from .rounds import NotCalibrated, StepTables
 
+RANDOM = "random weights: times only, no acceptance"
 SHRINK_ROUNDS = 4.0
 """Rounds' weight of the workload's hazard in a single reply's."""
 VALIDATION_REPEATS = 5
@@ -28,7 +29,7 @@ class WorkloadReplies:
     replies: tuple[Reply, ...]
     places: tuple[int, ...]
     source: str
-    """plain, matches, rounds (of this draft length), survival (of rounds at other lengths), reported (by others)."""
+    """plain, matches, rounds (of this draft length), survival (of rounds at other lengths), reported (by others), given."""
     borrowed_from: str = ""
     """Another target whose acceptance serves as prior."""
     log_sd: float = 0.0
@@ -50,12 +51,23 @@ def workloads(profile: Profile) -> tuple[str, ...]:
     return tuple(dict.fromkeys(p.workload for p in profile.prompts))
 
 
-def workload_replies(profile: Profile, setting: Setting, workload: str) -> WorkloadReplies:
-    """The best evidence of acceptance: own matches, own rounds, then the same drafter on another quantization."""
+def workload_replies(
+    profile: Profile, setting: Setting, workload: str, given_survival: tuple[float, ...] = ()
+) -> WorkloadReplies:
+    """The best evidence of acceptance: own matches, own rounds, then the same drafter on another quantization.
+
+    `given_survival` of draft models, from elsewhere, stands above all of it. Raises NotCalibrated where there is none, and
+    for models of random weights, which agree by chance alone.
+    """
     prompts = workload_prompts(profile, workload)
     if setting.draft_tokens == 0:
         return _plain(profile, prompts, setting.context)
     pair = Pair.of(setting)
+    if given_survival and pair.drafter == "model":
+        return _given(profile, prompts, setting, np.array(given_survival))
+    if is_random(profile, pair):
+        name = f"{pair.target} x {pair.draft or pair.drafter}"
+        raise NotCalibrated(f"{name}: {RANDOM}; give the survival of a real pair to specgauge predict")
     for owner in (pair, *_relatives(profile, pair)):
         found = _from_evidence(profile, owner, prompts, setting.draft_tokens)
         found = found or _from_reported(profile, owner, workload, setting)
@@ -114,9 +126,28 @@ def _plain(profile: Profile, prompts: tuple[Prompt, ...], context: int) -> Workl
     return WorkloadReplies(replies, tuple(range(len(prompts))), "plain")
 
 
+def is_random(profile: Profile, pair: Pair) -> bool:
+    """Whether one of a pair's models has random weights."""
+    return any(m.random for m in profile.models if m.label in (pair.target, pair.draft))
+
+
+def _given(profile: Profile, prompts: tuple[Prompt, ...], setting: Setting, survival: np.ndarray) -> WorkloadReplies:
+    """The profile's replies, in which a draft fares as `survival` (J,) says; one without an end where others reported them."""
+    if reported.speaks_of(profile):
+        tokens = tokens_per_round(extended(survival, setting.draft_tokens))
+        reply = Reply(setting.context, reported.full_drafts(setting.draft_tokens, tokens))
+        return WorkloadReplies((reply,), (0,), "given", survival=tuple(extended(survival, setting.draft_tokens)))
+    plain = _plain(profile, prompts, setting.context)
+    laws = [
+        acceptance.replay_survival(survival, round(reply.law.tokens), setting.draft_tokens) for reply in plain.replies
+    ]
+    replies = tuple(replace(reply, law=law) for reply, law in zip(plain.replies, laws))
+    return replace(plain, replies=replies, source="given")
+
+
 def _relatives(profile: Profile, pair: Pair) -> list[Pair]:
-    """The same drafter on other targets of the profile."""
-    others = dict.fromkeys(m.label for m in profile.models if m.label != pair.target)
+    """The same drafter on other targets of the profile, of real weights."""
+    others = dict.fromkeys(m.label for m in profile.models if m.label != pair.target and not m.random)
     return [replace(pair, target=target) for target in others]
 
 
@@ -124,16 +155,19 @@ def _from_evidence(
     profile: Profile, pair: Pair, prompts: tuple[Prompt, ...], draft_tokens: int
 ) -> WorkloadReplies | None:
     matches = matches_of(profile, pair)
-    traced = [(place, matches[p.id]) for place, p in enumerate(prompts) if p.id in matches]
+    traced = [(place, trace) for place, p in enumerate(prompts) for trace in matches.get(p.id, ())]
     if traced:
+        places = [place for place, _ in traced]
         laws = match_laws([trace for _, trace in traced], draft_tokens)
+        # Several replies to one prompt are together what one reply of another prompt is: their mean.
+        laws = [acceptance.scaled(law, 1 / places.count(place)) for place, law in zip(places, laws)]
         replies = tuple(Reply(trace.prompt_tokens, law) for (_, trace), law in zip(traced, laws))
-        return WorkloadReplies(replies, tuple(place for place, _ in traced), "matches")
+        return WorkloadReplies(replies, tuple(places), "matches")
     return _from_rounds(profile, pair, prompts, draft_tokens)
 
 
 def match_laws(traces: list[MatchTrace], draft_tokens: int) -> list[RoundLaw]:
-    """The rounds of each reply at this draft length, replayed."""
+    """The rounds of each reply at this draft length, replayed: from flags, or expected ones from weights."""
     if traces[0].drafter == "ngram":
         return [
             acceptance.replay_ngram(np.array(t.offer), np.array(t.run), t.prompt_tokens, t.ngram_size, draft_tokens)

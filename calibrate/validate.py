@@ -30,7 +30,7 @@ from .arms import (
     settings_to_run,
     workloads_of,
 )
-from .clocks import THREAD, NoThreadTimes, on_thread_clock, rounds_on_thread_clock, runs_on_thread_clock
+from .clocks import WALL, NoThreadTimes, on_clock, other, rounds_on_clock, runs_on_clock
 from .missing import Clue, missing_term
 from .records import (
     DrafterErrors,
@@ -85,12 +85,14 @@ def validation(
     runs: Sequence[Run],
     rounds: Sequence[RoundSample],
     session: Session,
+    clock: str = WALL,
 ) -> Validation:
     """Forecasts beside interleaved `runs` (each with the same repeats), and model rounds beside fresh `rounds`.
 
-    Mean, worst, coverage and interval score are over rows that were not in the profile. All rows are kept.
+    Mean, worst, coverage and interval score are over rows that were not in the profile. All rows are kept. `calibrated` is of
+    `clock`, by which runs and rounds are read too. Raises NotCalibrated where some of them were not timed by it.
     """
-    runs = merge_runs(runs)
+    runs, rounds = merge_runs(runs_on_clock(runs, clock)), rounds_on_clock(rounds, clock)
     choices = chosen_by_workload(profile, recommendation)
     baseline = plain_of(profile, choices[""])
     arms = [
@@ -110,6 +112,7 @@ def validation(
         rows=rows,
         n_rows=len(unrun),
         level=recommendation.level,
+        clock=clock,
         mean_abs_error=errors.mean_abs_error if errors else None,
         worst_abs_error=errors.worst_abs_error if errors else None,
         near_best_mean_abs_error=fmean(abs(row.error) for row in near) if near else None,
@@ -141,34 +144,33 @@ def with_other_clock(
     rounds: Sequence[RoundSample],
     session: Session,
 ) -> Validation:
-    """`found` with the same rows by the thread's clock, forecast from the profile by that clock; as it is where some of the
-    evidence was timed by wall alone."""
+    """`found` with the same rows by the other clock, forecast from `profile` by that clock alone; as it is where some of the
+    evidence was not timed by it."""
     from .fit import calibrate
 
+    clock, bare = other(found.clock), replace(recommendation, candidates=())
     try:
-        evidence = on_thread_clock(profile)
-        again = calibrate(evidence, seed=calibrated.seed, replicates=calibrated.replicates)
-        bare = replace(recommendation, candidates=())
-        runs, rounds = runs_on_thread_clock(runs), rounds_on_thread_clock(rounds)
-        other = validation(evidence, again, bare, runs, rounds, _by_clock_of(session, again))
+        again = calibrate(
+            profile, seed=calibrated.seed, replicates=calibrated.replicates, level=calibrated.level, clock=clock
+        )
+        there = dataclasses.replace(session, reference_sentinel_seconds=again.drift.reference_seconds)
+        seen = validation(on_clock(profile, clock), again, bare, runs, rounds, there, clock)
     except NoThreadTimes:
         return found
-    return replace(found, other_clock=_other_clock(other))
-
-
-def _by_clock_of(session: Session, calibrated: "Calibrated") -> Session:
-    """The session with the sentinel's reference of another clock."""
-    return dataclasses.replace(session, reference_sentinel_seconds=calibrated.drift.reference_seconds)
+    return replace(found, other_clock=_other_clock(seen))
 
 
 def _other_clock(found: Validation) -> OtherClock:
     return OtherClock(
-        clock=THREAD,
+        clock=found.clock,
         mean_abs_error=found.mean_abs_error,
         worst_abs_error=found.worst_abs_error,
         coverage=found.coverage,
         forecast=tuple(row.forecast for row in found.rows),
+        low=tuple(row.low for row in found.rows),
+        high=tuple(row.high for row in found.rows),
         measured=tuple(row.measured for row in found.rows),
+        speed_up=tuple(row.speed_up for row in found.rows),
     )
 
 

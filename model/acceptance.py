@@ -6,7 +6,7 @@ seen t tokens, proposes token t + 1. One draft run over the reply therefore give
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,6 +76,11 @@ def plain_law(tokens: int) -> RoundLaw:
     kept = 1 if tokens else 0
     weight, position = np.full(kept, float(tokens)), np.full(kept, (tokens + 1) / 2)
     return RoundLaw(np.zeros(kept, int), np.zeros(kept, int), weight, position, np.zeros(kept))
+
+
+def scaled(law: RoundLaw, share: float) -> RoundLaw:
+    """The law with every round counted `share` times: its reply among others that stand for one together."""
+    return law if share == 1 else replace(law, weight=law.weight * share)
 
 
 def law_from_rounds(drafted: Sequence[int], accepted: Sequence[int]) -> RoundLaw:

@@ -252,6 +252,8 @@ class MatchTrace(Record, kw_only=True):
     weight: tuple[float, ...] = ()
     offer: tuple[int, ...] = ()
     run: tuple[int, ...] = ()
+    reply_sha256: str = ""
+    """Of the reply's token ids: traces of several sampled replies to one prompt are told apart by it."""
     source: str
     """rounds (rebuilt from a real speculative run), replay (of an n-gram rule over the plain reply), teacher-forced."""
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -13,7 +14,7 @@ from .job import DEVICES, Job, Options, Stamp, blank_job, check_unchanged, embed
 from .records import Candidate, ModelFile, Profile, Sampling
 from .workloads import PromptText
 
-QUANTS = ("fp32", "bf16", "int8", "int4")
+QUANTS = ("fp32", "bf16", "int8", "w8a8", "int4", "nf4")
 PLAIN = "bf16"
 STORED = ""
 """As the checkpoint stores it."""
@@ -89,26 +90,38 @@ def _demo_job(options: Options, stamp: Stamp, device: str, on_progress: Callable
     if options.random_weights:
         raise InputError("--weights random needs the TARGET whose shape is to be timed: specgauge profile TARGET")
     source = demo_transformers.prepare(on_progress=on_progress)
-    targets = _in_quants(source, options.target_quants or (PLAIN,), False)
-    drafts = _in_quants(source, options.draft_quants or ("int8", "int4"), False)
+    targets = in_quants(source, options.target_quants or (PLAIN,), device)
+    drafts = in_quants(source, options.draft_quants or ("int8", "int4"), device)
     return _job(options, stamp, device, targets, drafts, demo_transformers.few_prompts())
 
 
 def _files_job(options: Options, stamp: Stamp, device: str) -> Job:
     from . import demo
 
-    targets, drafts = [], []
-    for target in dict.fromkeys(options.targets):
-        targets += _models(target, options.target_quants, options)
-    # Without a draft of its own a model can draft for itself in fewer bits.
-    for draft in dict.fromkeys(options.drafts or (options.targets if options.draft_quants else ())):
-        drafts += _models(draft, options.draft_quants, options)
     warnings = _check_pairs(options)
-    job = _job(options, stamp, device, targets, drafts, demo.prompts())
+    targets = [_models(one, options.target_quants, options, device) for one in dict.fromkeys(options.targets)]
+    # Without a draft of its own a model can draft for itself in fewer bits.
+    sources = options.drafts or (options.targets if options.draft_quants else ())
+    drafts = [_models(one, options.draft_quants, options, device) for one in dict.fromkeys(sources)]
+    job = _job(options, stamp, device, _joined(targets), _joined(drafts), demo.prompts())
     return Job(job.engine, job.blank, job.prompts, (*job.warnings, *warnings))
 
 
-def _models(source: Path, quants: Sequence[str], options: Options) -> list[ModelFile]:
+@dataclass(frozen=True)
+class Models:
+    """Models of one checkpoint or of several, and what is to be said about their quantizations."""
+
+    files: tuple[ModelFile, ...]
+    notes: tuple[str, ...] = ()
+
+
+def _joined(parts: Sequence[Models]) -> Models:
+    return Models(
+        tuple(file for part in parts for file in part.files), tuple(note for part in parts for note in part.notes)
+    )
+
+
+def _models(source: Path, quants: Sequence[str], options: Options, device: str) -> Models:
     from .checkpoints.reading import read_checkpoint
 
     path = source.expanduser().absolute()
@@ -116,14 +129,27 @@ def _models(source: Path, quants: Sequence[str], options: Options) -> list[Model
     if stored.upper() not in ("BF16", "F16", "F32") and path.suffix != ".gguf" and not options.random_weights:
         if quants:
             raise InputError(f"{source} is {stored} already: leave the quantization out")
-        return _in_quants(path, (STORED,), False)
-    return _in_quants(path, quants or (PLAIN,), options.random_weights)
+        return in_quants(path, (STORED,), device)
+    return in_quants(path, quants or (PLAIN,), device, options.random_weights)
 
 
-def _in_quants(source: Path, quants: Iterable[str], random: bool) -> list[ModelFile]:
+def in_quants(source: Path, quants: Iterable[str], device: str, random: bool = False) -> Models:
+    """The checkpoint in each of `quants`, a quantization that several kernels serve on the one that is fastest here."""
     from .engines.transformers.description import described
+    from .engines.transformers.paths import choose
+    from .engines.transformers.skeleton import usual_shape
 
-    return [described(source, quant, random) for quant in dict.fromkeys(quants)]
+    files, notes = [], []
+    for quant in dict.fromkeys(quants):
+        concrete = quant
+        if quant not in ("fp32", PLAIN, STORED):
+            choice = choose(quant, device, usual_shape(source))
+            if not choice.times:
+                raise InputError(f"{quant} cannot be used on {device}: {choice.sentence}; give another quantization")
+            concrete = choice.quant
+            notes += [f"{quant} on {device}: {choice.sentence}"] if choice.sentence else []
+        files.append(described(source, concrete, random))
+    return Models(tuple(files), tuple(notes))
 
 
 def _check_pairs(options: Options) -> tuple[str, ...]:
@@ -147,18 +173,21 @@ def _job(
     options: Options,
     stamp: Stamp,
     device: str,
-    targets: Sequence[ModelFile],
-    drafts: Sequence[ModelFile],
+    targets: Models,
+    drafts: Models,
     prompts: tuple[PromptText, ...],
 ) -> Job:
-    models = tuple({model.label: model for model in (*targets, *drafts)}.values())
+    models = tuple({model.label: model for model in (*targets.files, *drafts.files)}.values())
     sampling = Sampling(seed=options.seed)
     engine = _engine(models, device, options.threads or (embedded_threads() if device == "cpu" else 0), sampling)
     can = [one for one in engine.describe().capabilities if not (options.random_weights and one.startswith("ngram"))]
     candidates = tuple(
-        _on_device(one) for target in targets for one in candidates_of(target, _smaller(target, drafts), can)
+        _on_device(one)
+        for target in targets.files
+        for one in candidates_of(target, _smaller(target, drafts.files), can)
     )
-    return blank_job(engine, models, prompts, candidates, sampling, options, stamp)
+    job = blank_job(engine, models, prompts, candidates, sampling, options, stamp)
+    return Job(job.engine, job.blank, job.prompts, tuple(dict.fromkeys((*targets.notes, *drafts.notes))))
 
 
 def _smaller(target: ModelFile, drafts: Sequence[ModelFile]) -> list[ModelFile]:

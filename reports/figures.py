@@ -52,7 +52,10 @@ SWITCH_SHARE = 0.10
 """A pass is called a kernel switch where it differs from the line through the widths before it by more than this."""
 TERMS = {
     "draft": (BLUE, ""),
+    "draft_catch_up": (SKY, "|"),
+    "draft_further": (BLUE, ""),
     "verification": (ORANGE, "/"),
+    "draft_batch": (SKY, "."),
     "draft re-decode": (SKY, "."),
     "overhead": (PURPLE, "x"),
     "unexplained": (VERMILLION, "+"),
@@ -62,15 +65,15 @@ PLAIN = Style(REFERENCE, "x", "dash")
 
 
 def all_sections(
-    calibration: Calibration, recommendation: Recommendation, validation: Validation | None
+    calibration: Calibration, recommendation: Recommendation, validation: Validation | None, all_rows: bool = False
 ) -> tuple[Section, ...]:
-    """Every figure of the report, in order."""
+    """Every figure of the report, in order. `all_rows`: of this engine any pass has a row of output for each token."""
     rows = validation.rows if validation else ()
     checks = validation.rounds if validation else ()
     return (
         forecast_against_measured(validation),
         speed_over_length(recommendation, rows),
-        verification_cost(calibration),
+        verification_cost(calibration, all_rows),
         round_breakdown(calibration.rounds, checks),
     )
 
@@ -311,7 +314,11 @@ def _forecast_cells(forecast: SettingForecast) -> tuple[str, ...]:
 # Verification cost
 
 
-def verification_cost(calibration: Calibration) -> Section:
+ONE_ROW = "Verification passes yield a row of output for each token; prompt passes yield one row and show what the context adds."
+ALL_ROWS = "Every pass yields a row of output for each token, as a verification needs them."
+
+
+def verification_cost(calibration: Calibration, all_rows: bool = False) -> Section:
     """A panel for each model, role and kind of pass: its seconds over its width, by context; kernel switches marked."""
     id_ = "verification-cost"
     costs = [cost for cost in calibration.costs if cost.kind in ("verify", "batch", "decode")]
@@ -322,10 +329,9 @@ def verification_cost(calibration: Calibration) -> Section:
     return Section(
         id=id_,
         finding=_cost_finding(groups),
-        reading="Verification passes yield a row of output for each token; prompt passes yield one row and show what "
-        "the context adds. Markers are measured, lines what the forecast takes between them: it never goes across a "
-        "kernel switch. Crosses: a plain decode step.",
-        panels=tuple(_cost_panel(group) for group in groups),
+        reading=f"{ALL_ROWS if all_rows else ONE_ROW} Markers are measured, lines what the forecast takes between them: "
+        "it never goes across a kernel switch. Crosses: a plain decode step.",
+        panels=tuple(_cost_panel(group, all_rows) for group in groups),
         table=_cost_table(costs),
     )
 
@@ -357,7 +363,7 @@ def _ratio_text(group: Sequence[CostPoint], steps: Sequence[CostPoint]) -> str:
     return f"{short(ratio)} plain steps for {wide.width} on {plain(group[0].model, 28)}"
 
 
-def _cost_panel(group: Sequence[CostPoint]) -> Panel:
+def _cost_panel(group: Sequence[CostPoint], all_rows: bool) -> Panel:
     widest = max(cost.width for cost in group)
     highest = 1e3 * max(cost.seconds.high for cost in group)
     plot = Plot(Axis("tokens in one pass", widest + 0.6), Axis("seconds of a pass, ms", 1.1 * highest))
@@ -372,7 +378,8 @@ def _cost_panel(group: Sequence[CostPoint]) -> Panel:
     for width, change in _switches(group):
         plot.marked(width - 0.5, f"switch {percent(change, signed=True)}")
     role = "" if group[0].role == "target" else " as draft"
-    kind = "verification" if group[0].kind == "verify" else "prompt passes"
+    verifies = group[0].kind == "verify" or (all_rows and group[0].role == "target")
+    kind = "verification" if verifies else "its passes" if all_rows else "prompt passes"
     return plot.panel(f"{plain(group[0].model, 40)}{role}, {kind}")
 
 

@@ -21,8 +21,10 @@ from .verdict import (
     WorkloadVerdict,
     bandwidth_text,
     check_text,
+    clock_words,
     headline,
     mix_text,
+    random_text,
     regret_text,
     workload_verdicts,
 )
@@ -50,6 +52,13 @@ DEFINITIONS = (
         (
             "the median over repeats with the session's drift divided out, as plain decoding beside it shows it; raw is "
             "what the clock gave."
+        ),
+    ),
+    (
+        "clock",
+        (
+            "wall time is what a user gets. The processor time of the engine's thread, where one thread does the work, leaves "
+            "out what other processes took; forecast and measurement are then both by it."
         ),
     ),
     ("error", "forecast / measured - 1: above zero the forecast was too high."),
@@ -132,7 +141,8 @@ def report_page(
     """The contents of the report as values."""
     verdicts = workload_verdicts(recommendation, validation, profile)
     first = headline(verdicts, recommendation)
-    sections = figures.all_sections(calibration, recommendation, validation)
+    all_rows = "all-rows" in profile.engine.capabilities
+    sections = figures.all_sections(calibration, recommendation, validation, all_rows)
     return Page(
         headline=first[:1].upper() + first[1:],
         cards=tuple(Card(verdict, _command(profile, recommendation, verdict)) for verdict in verdicts),
@@ -222,6 +232,8 @@ def _warnings(
         own.append("Recommendation and calibration come from different profiles: run specgauge recommend again.")
     if validation and validation.calibration_sha256 != recommendation.calibration_sha256:
         own.append("The validation belongs to another calibration: run specgauge validate again.")
+    if random := random_text(profile):
+        own.insert(0, random)
     foreign = (*profile.warnings, *(validation.warnings if validation else ()))
     return (*own, *foreign)
 
@@ -246,6 +258,9 @@ def _facts(
     yield Fact("drift", _drift(calibration, validation))
     yield Fact("samples", _samples(profile))
     yield Fact("time", _times(profile, validation))
+    yield Fact("clock", _clocks(calibration, validation))
+    if calibration.acceptance_checks:
+        yield Fact("acceptance by replay", _replayed(calibration))
     yield Fact("profile SHA-256", calibration.profile_sha256)
     yield Fact("calibration SHA-256", recommendation.calibration_sha256)
     yield Fact("calibration", f"seed {calibration.seed}, {calibration.replicates} replicates, {calibration.created}")
@@ -311,6 +326,27 @@ def _times(profile: Profile, validation: Validation | None) -> str:
     return (
         f"{text}; validation {duration(validation.validation_seconds)}; running every candidate instead "
         f"{duration(validation.sweep_seconds)} ({how})"
+    )
+
+
+def _clocks(calibration: Calibration, validation: Validation | None) -> str:
+    """By which clock forecasts and runs are told."""
+    text = f"forecasts by {clock_words(calibration.clock)}"
+    if validation is None:
+        return text
+    beside = f"; beside them by {clock_words(validation.other_clock.clock)}" if validation.other_clock else ""
+    return f"{text}, runs by {clock_words(validation.clock)}{beside}"
+
+
+def _replayed(calibration: Calibration) -> str:
+    """How far tokens per round of replayed acceptance are from real rounds."""
+    checks = calibration.acceptance_checks
+    off = [check.replayed_tokens_per_round / check.measured_tokens_per_round - 1 for check in checks]
+    worst = max(off, key=abs)
+    rounds = sum(check.rounds for check in checks)
+    return (
+        f"{len(checks)} pairs and workloads checked by {rounds} real rounds: tokens per round off by "
+        f"{percent(sum(map(abs, off)) / len(off))} on average, {percent(worst, signed=True)} at worst"
     )
 
 

@@ -15,6 +15,7 @@ from .verdict import (
     headline,
     missing_text,
     mix_text,
+    random_text,
     regret_text,
     workload_verdicts,
 )
@@ -39,6 +40,7 @@ def print_verdict(
         _print_reasons(console, verdict)
     mix = mix_text(recommendation, profile)
     for text in (
+        random_text(profile),
         mix,
         bandwidth_text(recommendation),
         check_text(validation),

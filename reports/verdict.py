@@ -2,11 +2,13 @@
 
 from dataclasses import dataclass
 
-from ..calibrate.records import Interval, Recommendation, Validation, ValidationRow, WorkloadAdvice
+from ..calibrate.clocks import WALL, WORDS
+from ..calibrate.records import Interval, OtherClock, Recommendation, Validation, ValidationRow, WorkloadAdvice
 from ..profiler.records import Profile, Setting
 from .commands import chosen_setting
 from .numbers import percent, plain, short, tokens_per_second
 
+CLOCK_WORDS = {clock: f"{'the ' if clock == WALL else ''}{words}" for clock, words in WORDS.items()}
 VERDICT_WORDS = {"speculate": "Speculate", "tie": "Tie", "do-not-speculate": "Do not speculate"}
 
 
@@ -117,11 +119,38 @@ def check_text(validation: Validation | None) -> str:
         return "Every validated setting had been measured while profiling, so the forecast itself was not tested."
     text = (
         f"{validation.n_rows} forecasts (setting x workload) whose round time the profile had not measured missed by "
-        f"{percent(validation.mean_abs_error)} on average, {percent(validation.worst_abs_error)} at worst"
+        f"{percent(validation.mean_abs_error)} on average, {percent(validation.worst_abs_error)} at worst, by "
+        f"{clock_words(validation.clock)}"
     )
     if validation.coverage is None:
         return f"{text}."
-    return f"{text}; {percent(validation.coverage)} of their runs fell inside the {percent(validation.level)} interval."
+    inside = f"{percent(validation.coverage)} of their runs fell inside the {percent(validation.level)} interval"
+    return f"{text}; {inside}.{_other_clock_text(validation.other_clock)}"
+
+
+def clock_words(clock: str) -> str:
+    """A clock as it stands behind "by"."""
+    return CLOCK_WORDS.get(clock, plain(clock))
+
+
+def _other_clock_text(other: OtherClock | None) -> str:
+    """The same errors by the other clock; empty where it was not there."""
+    if other is None or other.mean_abs_error is None or other.worst_abs_error is None:
+        return ""
+    inside = "" if other.coverage is None else f", {percent(other.coverage)} inside"
+    missed = f"{percent(other.mean_abs_error)} on average, {percent(other.worst_abs_error)} at worst{inside}"
+    return f" By {clock_words(other.clock)}: {missed}."
+
+
+def random_text(profile: Profile) -> str:
+    """What has to be said of models of random weights; empty where there are none."""
+    labels = ", ".join(plain(model.label, 40) for model in profile.models if model.random)
+    if not labels:
+        return ""
+    return (
+        f"Random weights ({labels}): times only. What drafting gives with the real weights needs their acceptance from "
+        "elsewhere."
+    )
 
 
 def regret_text(validation: Validation | None) -> str:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from msgspec.structs import replace
+
 from ... import __version__
 from ..errors import InputError
 from ..records import (
@@ -67,6 +69,7 @@ class FakeEngine:
         self.machine = machine
         self._seed = seed
         self._dice = random.Random(f"{machine.name}|{seed}")
+        self._thread_dice = random.Random(f"{machine.name}|{seed}|thread")
         self._now = 0.0
         self._calls_left = crash_after
         self._warm: set[tuple[Setting, tuple[float, ...] | None]] = set()
@@ -83,6 +86,7 @@ class FakeEngine:
         capabilities = [NGRAM_METHOD, "per-request-speculation"]
         capabilities += ["forced-acceptance"] if self.machine.forced_acceptance else []
         capabilities += ["rollback"] if self.machine.rollback else []
+        capabilities += ["teacher-forced", "all-rows", "probabilistic-draft"] if self.machine.in_process else []
         return EngineInfo(
             name="fake",
             build=self.machine.name,
@@ -90,6 +94,7 @@ class FakeEngine:
             command=(f"fake:{self.machine.name}",),
             capabilities=tuple(capabilities),
             spellings=SPELLINGS,
+            recipes={"model": self.machine.recipe} if self.machine.in_process else {},
         )
 
     def key(self) -> Key:
@@ -150,6 +155,15 @@ class FakeEngine:
         self._now += seconds
         return seconds
 
+    def _thread(self, true_seconds: Sequence[float]) -> tuple[float, ...]:
+        """The thread's own clock over the same spans; none where the machine has not got one."""
+        clock = self.machine.thread_clock
+        if clock is None:
+            return ()
+        return tuple(
+            seconds * clock.share * math.exp(self._thread_dice.gauss(0.0, clock.noise)) for seconds in true_seconds
+        )
+
     def _call(self) -> None:
         """Every request comes by here, and dies here when its time has come."""
         if self._calls_left is not None:
@@ -185,6 +199,8 @@ class FakeEngine:
             raise Unsupported("the model cannot be rolled back: the whole prompt was processed again")
         if kind == "verify" and not self.machine.rollback:
             raise Unsupported("the simulated engine decodes one sequence at a time")
+        if self.machine.in_process and role == "draft" and width > 2:
+            raise Unsupported("a draft's passes in process are one or two tokens wide")
         self._call()
         self._drafted = 0
         cold = COLD_FACTOR if self._visits[model, kind, width, context] < COLD_CALLS else 1.0
@@ -194,13 +210,15 @@ class FakeEngine:
         else:
             reads_low = self.machine.batch_reads_low_seconds if kind == "batch" else 0.0
             true = [curve.seconds(width, context) - reads_low] * (VERIFY_PASSES if kind == "verify" else 1)
+        true = [cold * seconds for seconds in true]
         return StepSample(
             model=model,
             role=role,
             kind=kind,
             width=width,
             context=context,
-            seconds=tuple(cold * self._spend(seconds) for seconds in true),
+            seconds=tuple(self._spend(seconds) for seconds in true),
+            thread_seconds=self._thread(true),
         )
 
     def round_time(
@@ -214,9 +232,10 @@ class FakeEngine:
         self._call()
         drafted, at = self.machine.fault.drafted(setting.draft_tokens), context
         self._drafted = drafted
-        seconds, accepted = [], []
+        true, seconds, accepted = [], [], []
         for _ in range(rounds):
-            seconds.append(self._spend(self.machine.round_seconds(setting, drafted, at)))
+            true.append(self.machine.round_seconds(setting, drafted, at))
+            seconds.append(self._spend(true[-1]))
             accepted.append(self._accepted(drafted, forced_rates))
             at += accepted[-1] + 1
         return RoundSample(
@@ -224,6 +243,7 @@ class FakeEngine:
             forced_rates=forced_rates,
             context=context,
             seconds=tuple(seconds),
+            thread_seconds=self._thread(true),
             drafted=(drafted,) * rounds,
             accepted=tuple(accepted),
         )
@@ -246,6 +266,7 @@ class FakeEngine:
             prompt_tokens=trace.prompt_tokens,
             reply_tokens=trace.reply_tokens,
             decode_seconds=decode,
+            decode_thread_seconds=sum(trace.thread_seconds) or None,
             prefill_seconds=prefill,
             wall_seconds=prefill + decode + REQUEST_SECONDS,
             drafted=sum(trace.drafted),
@@ -288,13 +309,13 @@ class FakeEngine:
         tokens = prompt_tokens(prompt.text)
         rounds = list(self.machine.rounds(setting, prompt.prompt, tokens))
         cold = self._coldness(setting)
+        true = [cold * self.machine.round_seconds(setting, r.drafted, r.context) for r in rounds]
         return PromptTrace(
             prompt=prompt.prompt,
             prompt_tokens=tokens,
             reply_tokens=prompt.prompt.new_tokens,
-            seconds=tuple(
-                self._spend(cold * self.machine.round_seconds(setting, r.drafted, r.context)) for r in rounds
-            ),
+            seconds=tuple(self._spend(seconds) for seconds in true),
+            thread_seconds=self._thread(true),
             drafted=tuple(r.drafted for r in rounds),
             accepted=tuple(r.accepted for r in rounds),
         )
@@ -307,12 +328,13 @@ class FakeEngine:
         return fault.cold_factor if self._replies[setting] <= fault.cold_replies else 1.0
 
     def match_trace(self, setting: Setting, prompt: PromptText, sampling: Sampling) -> MatchTrace:
-        """Of the n-gram drafter, by replay over the plain reply; those of a draft model come from its rounds."""
-        if setting.drafter != "ngram":
+        """Of the n-gram drafter, by replay over the plain reply; of a draft model in process, by a pass of it along that
+        reply. Elsewhere those of a draft model come from its rounds."""
+        is_model = setting.drafter == "model" and self.machine.in_process
+        if setting.drafter != "ngram" and not is_model:
             raise Unsupported(f"matches of {setting.draft or setting.drafter} come from its rounds")
         self._call()
-        offer, run = self.machine.offers_and_runs(setting, prompt.prompt)
-        return MatchTrace(
+        trace = MatchTrace(
             target=setting.target,
             drafter=setting.drafter,
             draft=setting.draft,
@@ -320,10 +342,14 @@ class FakeEngine:
             prompt=prompt.prompt,
             prompt_tokens=prompt_tokens(prompt.text),
             reply_tokens=prompt.prompt.new_tokens,
-            offer=offer,
-            run=run,
-            source="replay",
+            source="teacher-forced" if is_model else "replay",
         )
+        if not is_model:
+            offer, run = self.machine.offers_and_runs(setting, prompt.prompt)
+            return replace(trace, offer=offer, run=run)
+        if sampling.temperature > 0 and sampling.draft_sampling == "probabilistic":
+            return replace(trace, weight=self.machine.weights(setting, prompt.prompt))
+        return replace(trace, match=self.machine.matches(setting, prompt.prompt))
 
 
 def demo(machine: FakeMachine | str, seed: int = 1) -> tuple[Profile, list[PromptText], FakeEngine]:

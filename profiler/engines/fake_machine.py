@@ -90,13 +90,15 @@ class FakeWorkload:
 
 @dataclass(frozen=True)
 class FakeModel:
-    """A model and the cost of its passes."""
+    """A model and the cost of its passes. As a draft it proposes what the target says at `agrees` times the rates of the
+    workload's Agreement."""
 
     label: str
     quant: str
     size_bytes: int
     parameters: int
     curve: StepCurve
+    agrees: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,18 @@ class Fault:
 
 SOUND = Fault()
 
+SERVER_RECIPE = ("draft", "verification", "draft_batch", "overhead")
+IN_PROCESS_RECIPE = ("draft_catch_up", "draft_further", "verification", "overhead")
+
+
+@dataclass(frozen=True)
+class ThreadClock:
+    """The processor time of the engine's thread: `share` of the wall time that the same work takes on a quiet machine, with
+    its own `noise`; what other processes take, drift included, is not in it."""
+
+    share: float = 0.97
+    noise: float = 0.004
+
 
 @dataclass(frozen=True)
 class FakeMachine:
@@ -166,12 +180,31 @@ class FakeMachine:
     model_lengths: tuple[int, ...] = (1, 2, 3, 4, 5, 6, 7, 8)
     ngram_lengths: tuple[int, ...] = (3, 4, 5, 6, 8, 12, 16)
     fault: Fault = SOUND
+    in_process: bool = False
+    """An engine that is called, not asked: a batch pass has all rows of output, a draft is read along the target's reply,
+    and a round begins with the draft's pass over the last two tokens."""
+    thread_clock: ThreadClock | None = None
+    more_drafts: tuple[FakeModel, ...] = ()
+    random_weights: bool = False
 
     # what there is
 
+    @property
+    def drafts(self) -> tuple[FakeModel, ...]:
+        return (self.draft, *self.more_drafts)
+
+    @property
+    def models(self) -> tuple[FakeModel, ...]:
+        return (*self.targets, *self.drafts)
+
+    @property
+    def recipe(self) -> tuple[str, ...]:
+        """Terms of a round with a draft model (model/recipe.py)."""
+        return IN_PROCESS_RECIPE if self.in_process else SERVER_RECIPE
+
     def model(self, label: str) -> FakeModel:
         """Raises Unsupported for a model that this machine does not have."""
-        found = next((model for model in (*self.targets, self.draft) if model.label == label), None)
+        found = next((model for model in self.models if model.label == label), None)
         if found is None:
             raise Unsupported(f"the simulated machine {self.name} has no model {label!r}")
         return found
@@ -193,8 +226,9 @@ class FakeMachine:
                 parameters=model.parameters,
                 tokenizer_sha256="simulated",
                 recurrent=not self.rollback,
+                random=self.random_weights,
             )
-            for model in (*self.targets, self.draft)
+            for model in self.models
         )
 
     def prompts(self) -> tuple[PromptText, ...]:
@@ -203,19 +237,23 @@ class FakeMachine:
         )
 
     def candidates(self) -> tuple[Candidate, ...]:
-        """Each target with the draft model and with the n-gram drafter."""
+        """Each target with each draft model and with the n-gram drafter."""
         return tuple(candidate for target in self.targets for candidate in self._candidates(target))
 
     def _candidates(self, target: FakeModel) -> tuple[Candidate, ...]:
-        return (
+        with_models = (
             Candidate(
                 target=target.label,
                 target_quant=target.quant,
                 drafter="model",
-                draft=self.draft.label,
-                draft_quant=self.draft.quant,
+                draft=draft.label,
+                draft_quant=draft.quant,
                 draft_tokens=self.model_lengths,
-            ),
+            )
+            for draft in self.drafts
+        )
+        return (
+            *with_models,
             Candidate(
                 target=target.label,
                 target_quant=target.quant,
@@ -229,26 +267,38 @@ class FakeMachine:
     # what it costs
 
     def round_seconds(self, setting: Setting, drafted: int, context: int) -> float:
-        """A round of llama.cpp: the draft's steps, verification, the draft's own pass over the batch, overhead. A round
-        with nothing drafted is a plain step."""
+        """A round by its recipe, verification and overhead included; one with nothing drafted is a plain step."""
         verification = self.model(setting.target).curve.seconds(drafted + 1, context)
         if drafted == 0:
             return verification
         if setting.drafter == "ngram":
             return self.fault.drafting(verification + self.ngram_overhead_seconds, drafted)
-        draft = self.model(setting.draft).curve
-        drafting = drafted * draft.seconds(1, context) + draft.seconds(drafted + 1, context)
+        drafting = self._drafting_seconds(self.model(setting.draft).curve, drafted, context)
         sound = drafting + verification + self.overhead_seconds + self.overhead_per_token_seconds * drafted
         return self.fault.drafting(sound, drafted)
+
+    def _drafting_seconds(self, draft: StepCurve, drafted: int, context: int) -> float:
+        """Of llama.cpp: the draft's steps, and its own pass over the batch. In process: its pass over the last two tokens, the
+        older of which it has seen, and a step behind each token that it drafted but the last."""
+        if not self.in_process:
+            return drafted * draft.seconds(1, context) + draft.seconds(drafted + 1, context)
+        further = sum(draft.seconds(1, context + k) for k in range(1, drafted))
+        return draft.seconds(2, context - 1) + further
 
     # where drafters agree
 
     def matches(self, setting: Setting, prompt: Prompt) -> tuple[int, ...]:
         """For every state t = 1 .. reply_tokens - 1: 1 where the draft model proposes the reply's token t + 1, else 0."""
-        workload = self.workload(prompt.workload)
-        return _agreement(
-            f"{self.name}|{prompt.text_sha256}|{setting.target}|{setting.draft}", workload.agreement, prompt.new_tokens
-        )
+        return tuple(bit for _, bit in self._agreement(setting, prompt))
+
+    def weights(self, setting: Setting, prompt: Prompt) -> tuple[float, ...]:
+        """The chances of which matches() is one outcome: min(1, q/p) of a reply that is sampled."""
+        return tuple(rate for rate, _ in self._agreement(setting, prompt))
+
+    def _agreement(self, setting: Setting, prompt: Prompt) -> tuple[tuple[float, int], ...]:
+        seed = f"{self.name}|{prompt.text_sha256}|{setting.target}|{setting.draft}"
+        workload, draft = self.workload(prompt.workload), self.model(setting.draft)
+        return _agreement(seed, workload.agreement, draft.agrees, prompt.new_tokens)
 
     def offers_and_runs(self, setting: Setting, prompt: Prompt) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """For every state t: tokens that an n-gram of `setting.ngram_size` could propose, and how many are right."""
@@ -321,13 +371,14 @@ def _prompt(machine: str, workload: FakeWorkload, index: int) -> PromptText:
 
 
 @cache
-def _agreement(seed: str, agreement: Agreement, reply: int) -> tuple[int, ...]:
+def _agreement(seed: str, agreement: Agreement, share: float, reply: int) -> tuple[tuple[float, int], ...]:
+    """For every state the rate of its stretch, and whether the draft agrees there."""
     dice = random.Random(seed)
-    bits: list[int] = []
-    while len(bits) < reply - 1:
-        rate = dice.betavariate(agreement.alpha, agreement.beta)
-        bits += [int(dice.random() < rate) for _ in range(_geometric(dice, agreement.stretch_tokens))]
-    return tuple(bits[: reply - 1])
+    states: list[tuple[float, int]] = []
+    while len(states) < reply - 1:
+        rate = share * dice.betavariate(agreement.alpha, agreement.beta)
+        states += [(rate, int(dice.random() < rate)) for _ in range(_geometric(dice, agreement.stretch_tokens))]
+    return tuple(states[: reply - 1])
 
 
 @cache
@@ -441,6 +492,28 @@ NO_ROLLBACK = FakeMachine(
 )
 """Recurrent models that cannot go back to an earlier token: batch passes cannot be clocked apart, rounds can."""
 
+IN_PROCESS = FakeMachine(
+    name="in-process",
+    targets=(FakeModel("target-bf16", "BF16", 270_000_000, 135_000_000, _curve(46.0e-3, 1.8e-3, 3.0e-6)),),
+    draft=FakeModel("draft-int8", "int8", 160_000_000, 135_000_000, _curve(13.0e-3, 1.6e-3, 2.0e-6)),
+    more_drafts=(
+        FakeModel("draft-int4", "int4", 100_000_000, 135_000_000, _curve(8.0e-3, 2.1e-3, 2.0e-6), agrees=0.9),
+        FakeModel("draft-int2", "int2", 60_000_000, 135_000_000, _curve(7.0e-3, 1.9e-3, 2.0e-6), agrees=0.05),
+    ),
+    workloads=(
+        FakeWorkload("ordinary", "prose", (60, 128), Agreement(9.0, 1.0, 12.0), Copying(60.0, 6.0, 0.03)),
+        FakeWorkload("copying", "copying", (300, 480), Agreement(18.0, 0.8, 24.0), Copying(8.0, 40.0, 0.03)),
+    ),
+    overhead_seconds=0.6e-3,
+    overhead_per_token_seconds=0.1e-3,
+    ngram_overhead_seconds=0.3e-3,
+    bandwidth_bytes_per_second=15e9,
+    in_process=True,
+    thread_clock=ThreadClock(),
+    model_lengths=(1, 2, 3, 4, 5, 6, 7, 8, 20),
+)
+"""A processor on which an engine is called in process, by two clocks; a draft of too few bits proposes next to nothing right."""
+
 MACHINES: dict[str, FakeMachine] = {
-    machine.name: machine for machine in (INTERIOR_TIE, LOSES_AT_90, KERNEL_SWITCH, NO_ROLLBACK)
+    machine.name: machine for machine in (INTERIOR_TIE, LOSES_AT_90, KERNEL_SWITCH, NO_ROLLBACK, IN_PROCESS)
 }

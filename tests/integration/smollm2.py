@@ -62,26 +62,26 @@ def questions(count: int) -> list[tuple[int, ...]]:
 
 
 @cache
-def decoder(quant: str, role: str = "target") -> Decoder:
+def decoder(quant: str, role: str = "target", streams: int = 1) -> Decoder:
     """One for each role: a model that drafts for itself needs two caches."""
-    return Decoder(model(quant).model, room=ROOM)
+    return Decoder(model(quant).model, streams, ROOM if streams == 1 else 256)
 
 
-def loop(target: str, draft: str = "", sampling: Sampling | None = None, ngram_size: int = 3) -> Loop:
+def loop(target: str, draft: str = "", sampling: Sampling | None = None, ngram_size: int = 3, streams: int = 1) -> Loop:
     """Plain where `draft` is empty; "ngram", or the draft's quantization."""
     asked = sampling or Sampling()
     sampler = Sampler(asked)
     drawn = asked.temperature > 0 and asked.draft_sampling == "probabilistic"
-    made = Loop(decoder(target), sampler, drawn=drawn, seed=asked.seed)
+    made = Loop(decoder(target, "target", streams), sampler, drawn=drawn, seed=asked.seed)
     if draft:
-        made.drafter = _drafter(draft, sampler, made, ngram_size)
+        made.drafter = _drafter(draft, sampler, made, ngram_size, streams)
     return made
 
 
-def _drafter(draft: str, sampler: Sampler, made: Loop, ngram_size: int) -> Drafter:
+def _drafter(draft: str, sampler: Sampler, made: Loop, ngram_size: int, streams: int) -> Drafter:
     if draft == "ngram":
         return NgramDrafter(ngram_size)
-    return ModelDrafter(decoder(draft, "draft"), sampler, made.generator if made.drawn else None)
+    return ModelDrafter(decoder(draft, "draft", streams), sampler, made.generator if made.drawn else None)
 
 
 def top_two_gap(quant: str, text: Sequence[int]) -> float:

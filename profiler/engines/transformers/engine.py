@@ -268,6 +268,7 @@ class Transformers:
             prompt=prompt.prompt,
             prompt_tokens=len(ids),
             reply_tokens=len(reply),
+            reply_sha256=hashlib.sha256(repr(reply).encode()).hexdigest()[:16],
             source="replay" if setting.drafter == "ngram" else "teacher-forced",
         )
         if setting.drafter == "ngram":

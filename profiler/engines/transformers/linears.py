@@ -17,6 +17,7 @@ MOST_INT8 = 127
 CUDA_LEAST_ROWS = 17
 """torch._int_mm wants more than 16 rows on CUDA."""
 INNER_K_TILES = 8
+NF4_BLOCK = 64
 
 
 class Groups(NamedTuple):
@@ -123,6 +124,30 @@ class W8A8Linear(nn.Module):
             levels = nn.functional.pad(levels, (0, 0, 0, CUDA_LEAST_ROWS - count))
         product = torch.ops.aten._int_mm(levels, self.levels)[:count]
         return _shaped(product.float() * scale[:, None] * self.scale, x, self.bias)
+
+
+class Nf4Linear(nn.Module):
+    """bitsandbytes' nf4: 16 levels at the quantiles of a normal law, one scale for 64 weights (arXiv 2305.14314)."""
+
+    def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
+        super().__init__()
+        import bitsandbytes
+
+        self.out_features, self.in_features = weight.shape
+        kind = {"quant_type": "nf4", "compress_statistics": False}
+        kept = bitsandbytes.nn.Params4bit(
+            weight.bfloat16().contiguous(), requires_grad=False, blocksize=NF4_BLOCK, **kind
+        )
+        self.linear = bitsandbytes.nn.Linear4bit(
+            self.in_features, self.out_features, bias=False, compute_dtype=torch.bfloat16, device="meta", **kind
+        )
+        self.linear.weight = kept
+        self.linear = self.linear.to(weight.device).eval()
+        self.register_buffer("bias", bias)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        rows = self.linear(x.reshape(-1, self.in_features).bfloat16())
+        return _shaped(rows, x, self.bias)
 
 
 def _rows_int8(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

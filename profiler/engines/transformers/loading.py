@@ -85,8 +85,8 @@ def _filled(config: Any, quant: str, device: str, tensors: Tensors) -> tuple[Any
     head, linears, paths = head_name(model), linears_of(model), {}
     for name, linear in linears.items():
         layer = layer_of(quant, linear.out_features, linear.in_features, name == head)
-        paths[layer.path] = paths.get(layer.path, 0) + 1
-        if layer.make is not None:
+        paths[layer.name] = paths.get(layer.name, 0) + 1
+        if layer.quant not in ("fp32", "bf16"):
             stored = _wanted(tensors, f"{name}.weight", _embedding_name(model) if name == head else "")
             bias = None if linear.bias is None else _wanted(tensors, f"{name}.bias").to(device)
             _replace(model, name, layer.make(stored.to(device), bias))

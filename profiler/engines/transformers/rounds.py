@@ -20,7 +20,8 @@ from .texts import Texts
 
 
 class Round(NamedTuple):
-    """One round of all streams together: its time, and what each stream drafted and accepted."""
+    """One round of all streams together: its time, and what each stream drafted and accepted; both -1 where a stream's reply
+    was whole already."""
 
     span: Span
     drafted: tuple[int, ...]
@@ -64,13 +65,14 @@ class Loop:
         if longest > self.target.room:
             raise ValueError(f"{longest} tokens do not fit into {self.target.room} tokens of context")
         began = self.clock.mark()
-        texts = Texts(prompts, self.target.room, self.target.device)
+        ends = [len(prompt) + new_tokens for prompt in prompts]
+        texts = Texts(prompts, self.target.room, self.target.device, ends)
         first = self._tokens(texts, [], self.target.prefill(prompts))[:, 0]
         texts.append(first.new_zeros(len(prompts), 0), torch.zeros_like(first), first)
         if self.drafter is not None:
             self.drafter.begin(texts, 0)
         started = self.clock.mark()
-        rounds = self._until(texts, [len(prompt) + new_tokens for prompt in prompts], draft_tokens, started)
+        rounds = self._until(texts, draft_tokens, started)
         tokens = tuple(tuple(text[len(p) : len(p) + new_tokens]) for text, p in zip(texts.host, prompts, strict=True))
         return Replies(tokens, tuple(rounds), between(began, started))
 
@@ -85,11 +87,11 @@ class Loop:
             marks.append(self.clock.mark())
         return tuple(Round(between(*pair), *count) for pair, count in zip(pairwise(marks), counts, strict=True))
 
-    def _until(self, texts: Texts, ends: list[int], draft_tokens: int, started: Span) -> list[Round]:
-        """Rounds until every text has reached its end; a stream that is done goes on idly with the others."""
+    def _until(self, texts: Texts, draft_tokens: int, started: Span) -> list[Round]:
+        """Rounds until every text has reached its end."""
         found, before = [], started
-        while (remaining := max(end - len(text) for end, text in zip(ends, texts.host, strict=True))) > 0:
-            drafted, accepted = self._round(texts, draft_tokens, remaining)
+        while texts.remaining > 0:
+            drafted, accepted = self._round(texts, draft_tokens, texts.remaining)
             now = self.clock.mark()
             found.append(Round(between(before, now), drafted, accepted))
             before = now
@@ -102,8 +104,9 @@ class Loop:
         read = torch.cat([texts.last(1), proposal.tokens.clamp(min=0)], dim=1)
         logits = self.target.forward(read, texts.lengths - 1, texts.longest - 1 + width)
         verdict = self._verdict(texts, proposal, logits)
-        taken = texts.append(proposal.tokens.clamp(min=0), verdict.accepted, verdict.token)
-        return tuple(proposal.drafted), tuple(accepted for accepted, _ in taken)
+        accepted = texts.append(proposal.tokens.clamp(min=0), verdict.accepted, verdict.token)
+        drafted = (count if taken >= 0 else -1 for count, taken in zip(proposal.drafted, accepted, strict=True))
+        return tuple(drafted), tuple(accepted)
 
     def _proposal(self, texts: Texts, draft_tokens: int, remaining: int) -> Proposal:
         if self.drafter is not None and draft_tokens and remaining > 1:

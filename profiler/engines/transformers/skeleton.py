@@ -85,6 +85,16 @@ def linears_of(model: nn.Module) -> dict[str, nn.Linear]:
     return {name: module for name, module in model.named_modules() if type(module) is nn.Linear}
 
 
+def usual_shape(source: Path) -> tuple[int, int]:
+    """Rows and columns of the matrices that hold most weights of a checkpoint, its head aside. Raises InputError."""
+    model = skeleton(config_of(source), torch.bfloat16)
+    head, weights = head_name(model), {}
+    for name, linear in linears_of(model).items():
+        shape = linear.out_features, linear.in_features
+        weights[shape] = weights.get(shape, 0) + (0 if name == head else linear.weight.numel())
+    return max(weights, key=lambda shape: weights[shape])
+
+
 def head_name(model: Any) -> str:
     """Name of the output head; empty where there is none of its own."""
     head = model.get_output_embeddings()
