@@ -210,15 +210,14 @@ class FakeEngine:
         else:
             reads_low = self.machine.batch_reads_low_seconds if kind == "batch" else 0.0
             true = [curve.seconds(width, context) - reads_low] * (VERIFY_PASSES if kind == "verify" else 1)
-        true = [cold * seconds for seconds in true]
         return StepSample(
             model=model,
             role=role,
             kind=kind,
             width=width,
             context=context,
-            seconds=tuple(self._spend(seconds) for seconds in true),
-            thread_seconds=self._thread(true),
+            seconds=tuple(cold * self._spend(seconds) for seconds in true),
+            thread_seconds=self._thread([cold * seconds for seconds in true]),
         )
 
     def round_time(

@@ -1,0 +1,1 @@
+"""The transformers engine: Hugging Face checkpoints in process on torch."""
