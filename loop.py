@@ -58,7 +58,11 @@ def _short_of_room(blank: "Profile") -> tuple[str, ...]:
 
     if blank.engine.name.startswith("fake") or blank.engine.command[:1] and "://" in blank.engine.command[0]:
         return ()  # simulated, or a server that has its memory already
-    found = (finding for candidate in blank.candidates for finding in candidate_findings(candidate, blank.models))
+    found = (
+        finding
+        for candidate in blank.candidates
+        for finding in candidate_findings(candidate, blank.models, blank.engine.name)
+    )
     return tuple(dict.fromkeys(finding.sentence for finding in found if finding.severity == WARNING))
 
 

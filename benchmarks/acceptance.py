@@ -106,11 +106,12 @@ def main() -> int:
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--new-tokens", type=int, default=64)
     parser.add_argument("--texts", type=int, default=2, help="sampled replies to each prompt that are replayed")
+    parser.add_argument("--rule", default="", help="only the rules whose name holds this")
     parser.add_argument("--threads", type=int, default=1)
     asked = parser.parse_args()
     torch.set_num_threads(asked.threads)
     prompts, worst = smollm2.questions(asked.prompts), 0.0
-    for rule, sampling in RULES.items():
+    for rule, sampling in ((name, one) for name, one in RULES.items() if asked.rule in name):
         print(f"{rule}: tokens per round, replayed and real, over {asked.prompts} prompts x {asked.new_tokens} tokens")
         replies = [
             reply

@@ -115,6 +115,13 @@ def cache_dir() -> Path:
 def prepare(cache: Path | None = None, on_progress: Progress = lambda text: None) -> Demo:
     """Make or find the quantizations, and describe what to profile. Raises InputError, WorkFailed (disk full)."""
     source = source_path()
+    folder = usable_cache(cache)
+    models = tuple(_quantization(source, folder, quant, on_progress) for quant in QUANTIZATIONS)
+    return Demo(models, prompts(), candidates(models), Sampling())
+
+
+def usable_cache(cache: Path | None = None) -> Path:
+    """`cache`, or the usual folder, made and writable. Raises InputError."""
     folder = cache or cache_dir()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -124,8 +131,7 @@ def prepare(cache: Path | None = None, on_progress: Progress = lambda text: None
         raise InputError(
             f"the cache folder {folder} cannot be used: {error.strerror}; set SPECGAUGE_CACHE to another"
         ) from None
-    models = tuple(_quantization(source, folder, quant, on_progress) for quant in QUANTIZATIONS)
-    return Demo(models, prompts(), candidates(models), Sampling())
+    return folder
 
 
 def _quantization(source: Path, folder: Path, quant: str, on_progress: Progress) -> ModelFile:

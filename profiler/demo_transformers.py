@@ -9,8 +9,9 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from .demo import ORDINARY, cache_dir, prompts, source_path
+from .demo import ORDINARY, prompts, source_path, usable_cache
 from .errors import InputError, WorkFailed
 from .files import file_sha256
 from .workloads import PromptText
@@ -28,15 +29,20 @@ Progress = Callable[[str], None]
 def prepare(cache: Path | None = None, on_progress: Progress = lambda text: None) -> Path:
     """The folder, made if the cache has no whole one. Raises InputError, WorkFailed (disk full)."""
     source = source_path()
-    base = cache or cache_dir()
+    base = usable_cache(cache)
     folder = base / NAME
     wanted = {"recipe": RECIPE, "source_bytes": source.stat().st_size}
     if _is_whole(folder, wanted):
         return folder
-    on_progress(f"making {NAME} in bf16 (once, about 20 s)")
+    on_progress(
+        f"{folder.name} in the cache is damaged or old: making it again"
+        if folder.exists()
+        else f"making {NAME} in bf16 (once, about 20 s)"
+    )
     temporary = base / f".{NAME}.{os.getpid()}.tmp"
     try:
-        temporary.mkdir(parents=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        temporary.mkdir()
         _unpack(source, temporary)
         (temporary / NOTE).write_text(json.dumps({**wanted, "sha256": _hashes(temporary)}))
         shutil.rmtree(folder, ignore_errors=True)
@@ -74,16 +80,17 @@ def _unpack(source: Path, folder: Path) -> None:
         import transformers
     except Exception as error:  # a half-installed optional package can break it in any way
         raise InputError(f"the demo needs transformers: pip install 'specgauge[transformers]' ({error})") from None
-    more = (
-        {"quantization_config": transformers.GgufConfig(dequantize=True)} if hasattr(transformers, "GgufConfig") else {}
-    )
-    where = {"gguf_file": source.name, "local_files_only": True}
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source.parent, **where)
-    read = transformers.AutoModelForCausalLM.from_pretrained(source.parent, dtype=torch.bfloat16, **where, **more)
-    fields = read.config.to_dict()
-    for name in ("quantization_config", "model_type", "_name_or_path"):
-        fields.pop(name, None)
-    clean = transformers.AutoModelForCausalLM.from_config(type(read.config)(**fields), dtype=torch.bfloat16)
-    clean.load_state_dict(read.state_dict())
-    clean.save_pretrained(folder)
+    from .engines.transformers.own_loader import gguf_arguments, silent
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name, local_files_only=True)
+    with silent():
+        read: Any = transformers.AutoModelForCausalLM.from_pretrained(
+            source.parent, dtype=torch.bfloat16, **gguf_arguments(source)
+        )
+        fields = read.config.to_dict()
+        for name in ("quantization_config", "model_type", "_name_or_path"):
+            fields.pop(name, None)
+        clean = transformers.AutoModelForCausalLM.from_config(type(read.config)(**fields), dtype=torch.bfloat16)
+        clean.load_state_dict(read.state_dict())
+        clean.save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -390,8 +390,9 @@ def correct_on_device(device: str) -> str:
         vocab_size=512, hidden_size=128, intermediate_size=256, num_hidden_layers=4, num_attention_heads=4,
         num_key_value_heads=2, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
-    target = LlamaForCausalLM(config).to(device).eval().requires_grad_(False)
-    draft = LlamaForCausalLM(config).to(device).eval().requires_grad_(False)
+    target, draft = (LlamaForCausalLM(config).eval().requires_grad_(False) for _ in range(2))
+    for model in (target, draft):
+        model.to(device=device)  # pyright: ignore[reportCallIssue]
     draft.load_state_dict(
         {name: value * (1 + 0.05 * torch.randn_like(value)) for name, value in target.state_dict().items()}
     )

@@ -1,5 +1,6 @@
 """Memory of a target with each of its drafters at the setting asked for, and the region around it."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +10,7 @@ from msgspec.structs import replace
 from ...model.kv import KvTypes
 from ...model.memory import MEBIBYTE, RUNTIME_BYTES, Deployment
 from ...model.region import Demand, layers_that_leave, memory_region, terms
-from ...model.shape import Shape
+from ...model.shape import Shape, Tensors
 from ...profiler.checkpoints.checkpoint import Checkpoint
 from ...profiler.checkpoints.reading import read_checkpoint
 from ...profiler.files import shown
@@ -82,11 +83,14 @@ def check_memory(
     return tuple(checks or [_check(target, None, "none", options, engine)])
 
 
-def candidate_findings(candidate: Candidate, models: Sequence[ModelFile]) -> list[Finding]:
-    """Whether the longest draft of `candidate` fits what is free now, from the headers of its files."""
-    paths = {model.label: model.path for model in models}
-    target = read_checkpoint(paths[candidate.target])
-    drafts = [read_checkpoint(paths[candidate.draft])] if candidate.draft in paths else []
+def candidate_findings(candidate: Candidate, models: Sequence[ModelFile], engine: str = LLAMA_CPP) -> list[Finding]:
+    """Whether the longest draft of `candidate` fits what is free now, from the headers of its files and the bytes that its
+    models take as loaded. Nothing of random weights, which have no file."""
+    known = {model.label: model for model in models}
+    used = [known[label] for label in (candidate.target, candidate.draft) if label in known]
+    if any(model.random for model in used):
+        return []
+    target, *drafts = (as_loaded(read_checkpoint(model.path), model.size_bytes) for model in used)
     free = free_memory()
     options = MemoryOptions(
         free=free,
@@ -97,8 +101,23 @@ def candidate_findings(candidate: Candidate, models: Sequence[ModelFile]) -> lis
         kv_type_v=candidate.kv_type_v,
         host_bytes=host_free_bytes() if free.on_device else None,
     )
-    checks = check_memory(target, drafts, options, EngineRules(LLAMA_CPP))
+    checks = check_memory(target, drafts, options, EngineRules(engine))
     return [finding for check in checks for finding in memory_findings(check, target, options.free)]
+
+
+def as_loaded(checkpoint: Checkpoint, size_bytes: int) -> Checkpoint:
+    """The checkpoint whose weights take `size_bytes` in all: an engine may quantize them as it loads them."""
+    stored = checkpoint.shape.weights.total.size_bytes if checkpoint.shape else 0
+    if checkpoint.shape is None or not stored or stored == size_bytes:
+        return checkpoint
+    share = size_bytes / stored
+    parts = {
+        field.name: Tensors(part.parameters, round(part.size_bytes * share))
+        for field in dataclasses.fields(checkpoint.shape.weights)
+        for part in [getattr(checkpoint.shape.weights, field.name)]
+    }
+    weights = dataclasses.replace(checkpoint.shape.weights, **parts)
+    return dataclasses.replace(checkpoint, shape=dataclasses.replace(checkpoint.shape, weights=weights))
 
 
 def memory_findings(check: MemoryCheck, target: Checkpoint, free: FreeMemory) -> list[Finding]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -334,7 +335,7 @@ def matches(truth: Truth, clock: Clock):
     yield _measurement("matches", clock, matches=tuple(model + ngram))
 
 
-def _match(truth: Truth, candidate: Candidate, prompt: Prompt, **bits: tuple[int, ...]) -> MatchTrace:
+def _match(truth: Truth, candidate: Candidate, prompt: Prompt, **bits: Any) -> MatchTrace:
     return MatchTrace(
         target=candidate.target,
         drafter=candidate.drafter,

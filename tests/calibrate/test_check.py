@@ -234,3 +234,20 @@ def test_what_the_readers_found_odd_is_told_once():
     odd = replace(TARGET, warnings=("tensor data ends before the file does",))
     report = check(odd, [DRAFT, DRAFT], card(24 * GIB), STAMP)
     assert ids(report).count("file") == 1
+
+
+def test_weights_that_an_engine_quantizes_at_load_are_counted_as_loaded(tmp_path):
+    from specgauge.calibrate.checks.memory import as_loaded
+    from specgauge.profiler.checkpoints.reading import read_checkpoint
+
+    from ..profiler.safetensors_files import model_folder
+
+    checkpoint = read_checkpoint(str(model_folder(tmp_path)))
+    assert checkpoint.shape
+    stored = checkpoint.shape.weights.total
+    smaller = as_loaded(checkpoint, stored.size_bytes // 4).shape
+    assert smaller
+    loaded = smaller.weights.total
+    assert loaded.size_bytes == pytest.approx(stored.size_bytes / 4, rel=0.01)
+    assert loaded.parameters == stored.parameters
+    assert as_loaded(checkpoint, stored.size_bytes) is checkpoint

@@ -144,7 +144,7 @@ def test_a_reply_tells_the_likeliest_tokens_of_each_place(engine):
 
 def test_what_cannot_be_loaded_or_held_is_one_line(folders, tmp_path):
     gone = replace(described(folders[0], "fp32"), path=str(tmp_path / "gone"))
-    with pytest.raises(Exception, match="no config.json"):
+    with pytest.raises(Exception, match="does not exist"):
         Transformers([gone], threads=1).run(setting(), PROMPT, Sampling())
     engine = Transformers([described(folders[0], "fp32")], threads=1)
     with pytest.raises(EngineFailed) as failed:

@@ -1,34 +1,45 @@
 """Description: the weights of a profile's model as they will be loaded, told without loading them."""
 
+import functools
 import hashlib
+import os
+import struct
 from pathlib import Path
 
-from ...checkpoints.gguf import model_file
+from msgspec.structs import replace
+
+from ...checkpoints.checkpoint import Checkpoint
+from ...checkpoints.config import read_config
+from ...checkpoints.gguf import END_HASH_BYTES, WHOLE_HASH_BYTES, model_file
 from ...checkpoints.reading import read_checkpoint
-from ...checkpoints.safetensors import read_weights
+from ...checkpoints.safetensors import Header, read_weights
+from ...checkpoints.tokenizer import read_tokenizer
 from ...errors import InputError
 from ...files import file_sha256, shown
 from ...records import ModelFile
-from .loading import sizes_in
+from .configs import config_of, located, plain_quant, stateful_layers, stored_method
 from .quantizing import QUANTS
-from .skeleton import config_of, is_recurrent
+from .sizes import PLAIN, sizes_in
+
+LEAST_PACKED = 0.5
+"""A model is called int4 where at least this share of its weights, embedding and head aside, is."""
 
 
 def described(source: Path, quant: str, random: bool = False) -> ModelFile:
     """What a profile keeps of the model at `source` in `quant` (empty: as stored). The label tells quantizations of one
     checkpoint apart. Raises InputError, also for models whose state this engine cannot roll back."""
-    path = Path(source).absolute()
-    if not path.exists():
-        raise InputError(f"{shown(source)} does not exist; give a folder of safetensors or a GGUF file")
+    path = located(source)
     config = config_of(path)
-    if is_recurrent(config):
+    stateful = stateful_layers(config)
+    if stateful:
         raise InputError(
-            f"{shown(source)}: a {config.model_type} keeps a recurrent state, which this engine cannot roll back"
+            f"{shown(path)}: its layers of the kind {stateful} keep a state that this engine cannot roll back; "
+            "give a model with attention alone, or use --engine llama.cpp"
         )
     told = ModelFile(
         label="",
         path=str(path),
-        sha256="",
+        sha256=_config_sha256(path) if random else _weights_sha256(path),
         size_bytes=0,
         name=_name(path),
         architecture=(getattr(config, "architectures", None) or [config.model_type])[0],
@@ -37,13 +48,22 @@ def described(source: Path, quant: str, random: bool = False) -> ModelFile:
         tokenizer_sha256=_tokenizer_sha256(path),
         random=random,
     )
-    if quant not in QUANTS:
-        return _as_stored(told, path)
+    if quant not in QUANTS and not random and path.suffix != ".gguf" and stored_method(config):
+        return _as_stored(told, read_checkpoint(str(path)))
+    return _in_quant(told, config, quant if quant in QUANTS else plain_quant(config))
+
+
+def _in_quant(told: ModelFile, config: object, quant: str) -> ModelFile:
     sizes = sizes_in(config, quant)
-    return _with(
+    if quant not in PLAIN and sizes.packed < LEAST_PACKED:
+        raise InputError(
+            f"{shown(told.path)} in {quant}: only {sizes.packed:.0%} of its weights lie in matrices that this engine can "
+            "quantize (experts do not); give bf16, a checkpoint that is quantized already, or --engine llama.cpp"
+        )
+    return replace(
         told,
-        label=f"{told.name}-{quant}{'-random' if random else ''}",
-        sha256=_config_sha256(path) if random else _weights_sha256(path),
+        label=f"{told.name}-{quant}{'-random' if told.random else ''}",
+        quant=quant,
         size_bytes=sizes.all_bytes,
         head_bytes=sizes.head_bytes,
         unread_bytes=sizes.unread_bytes,
@@ -51,29 +71,29 @@ def described(source: Path, quant: str, random: bool = False) -> ModelFile:
     )
 
 
-def _with(model: ModelFile, **changes: object) -> ModelFile:
-    import msgspec
-
-    return msgspec.structs.replace(model, **changes)
-
-
-def _as_stored(told: ModelFile, path: Path) -> ModelFile:
-    found = read_checkpoint(str(path))
-    return _with(
+def _as_stored(told: ModelFile, found: Checkpoint) -> ModelFile:
+    weights = found.shape.weights if found.shape else None
+    head = weights.output_head.size_bytes or weights.embedding.size_bytes if weights else 0
+    return replace(
         told,
         label=f"{told.name}-{found.quant}",
-        sha256=_weights_sha256(path),
-        size_bytes=found.size_bytes,
         quant=found.quant,
+        size_bytes=found.size_bytes,
+        head_bytes=head,
+        unread_bytes=weights.embedding.size_bytes if weights and weights.output_head.size_bytes else 0,
         parameters=found.parameters,
     )
 
 
 def _name(path: Path) -> str:
-    """Of the folder, or of the file without its ending."""
-    if path.is_dir():
-        return path.name
-    return path.parent.name if path.name == "config.json" else path.stem
+    """Of the folder, or of the file without its ending; of the hub's cache (models--ORG--NAME/snapshots/REVISION) the model's."""
+    if path.suffix.lower() == ".gguf":
+        return path.stem
+    folder = path if path.is_dir() else path.parent
+    cached = folder.parent.parent.name
+    return (
+        cached.rpartition("--")[2] if folder.parent.name == "snapshots" and "--" in cached else folder.name or "model"
+    )
 
 
 def _config_sha256(path: Path) -> str:
@@ -82,15 +102,42 @@ def _config_sha256(path: Path) -> str:
 
 def _weights_sha256(path: Path) -> str:
     """Of the file; of the hashes of all files of weights, in order, where there are several."""
-    if path.suffix == ".gguf":
-        return model_file(path).sha256
-    hashes = [file_sha256(header.path) for header in read_weights(path).headers]
-    return hashes[0] if len(hashes) == 1 else hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+    if path.suffix.lower() == ".gguf":
+        return _gguf_sha256(path, path.stat().st_mtime_ns)
+    headers = read_weights(path if path.is_dir() else path.parent).headers
+    hashes = [_file_sha256(header, Path(header.path).stat().st_mtime_ns) for header in headers]
+    if len(hashes) == 1:
+        return hashes[0]
+    partial = "partial:" if any(one.startswith("partial:") for one in hashes) else ""
+    return partial + hashlib.sha256("\n".join(hashes).encode()).hexdigest()
+
+
+@functools.lru_cache
+def _gguf_sha256(path: Path, changed: int) -> str:
+    return model_file(path).sha256
+
+
+@functools.lru_cache
+def _file_sha256(header: Header, changed: int) -> str:
+    """Of a file of at most WHOLE_HASH_BYTES; of its begin, size and end above. Once for all quantizations of a model."""
+    try:
+        if header.size_bytes <= WHOLE_HASH_BYTES:
+            return file_sha256(header.path)
+        with open(header.path, "rb") as file:
+            digest = hashlib.sha256(file.read(header.read_bytes + END_HASH_BYTES))
+            digest.update(struct.pack("<Q", header.size_bytes))
+            file.seek(-END_HASH_BYTES, os.SEEK_END)
+            digest.update(file.read(END_HASH_BYTES))
+            return f"partial:{digest.hexdigest()}"
+    except OSError as error:
+        raise InputError(f"{header.path} cannot be read: {error.strerror}; check the disk") from None
 
 
 def _tokenizer_sha256(path: Path) -> str:
-    """Of the vocabulary, so that equal ones have equal hashes whatever the file looks like; empty where there is none."""
-    if path.suffix == ".gguf":
-        return model_file(path).tokenizer_sha256
-    file = (path if path.is_dir() else path.parent) / "tokenizer.json"
-    return file_sha256(file) if file.exists() else ""
+    """Of the tokens, so that equal vocabularies have equal hashes whatever the file looks like; empty where there is none."""
+    if path.suffix.lower() == ".gguf":
+        tokenizer = read_checkpoint(str(path)).tokenizer
+    else:
+        folder = path if path.is_dir() else path.parent
+        tokenizer = read_tokenizer(folder, read_config(folder)).tokenizer
+    return hashlib.sha256(tokenizer.entries).hexdigest() if tokenizer else ""

@@ -75,7 +75,7 @@ class Transformers:
         self._prompts: dict[str, tuple[int, ...]] = {}
         self._replies: dict[tuple[str, str, Sampling], tuple[int, ...]] = {}
         self._warm: set[str | tuple[Setting, bool]] = set()
-        self._used: dict[Setting, Sampler] = {}
+        self._used: dict[Setting, Loop] = {}
         self._beside = ""
         if device == "cpu":
             torch.set_num_threads(self._threads)
@@ -108,7 +108,8 @@ class Transformers:
         )
 
     def effective(self, setting: Setting) -> dict[str, str]:
-        sampler = self._used.get(setting) or Sampler(self._sampling)
+        used = self._used.get(setting)
+        seed = {} if used is None else {"seed": str(used.generator.initial_seed())}
         labels = [setting.target, *([setting.draft] if setting.drafter == "model" else [])]
         paths = {
             f"weights.{role}": self._models.loaded(label).path_name
@@ -117,7 +118,8 @@ class Transformers:
         }
         eager = self._models.eager_because()
         return {
-            **sampler.settings(),
+            **(used.sampler if used else Sampler(self._sampling)).settings(),
+            **seed,
             **paths,
             "speculative.n_max": str(setting.draft_tokens),
             "passes": f"eager: {eager}" if eager else "captured",
@@ -301,7 +303,7 @@ class Transformers:
             found = loop.replies([ids], count, setting.draft_tokens)
         if setting.drafter == "none":
             self._replies[setting.target, prompt.prompt.text_sha256, sampling] = found.tokens[0]
-        self._used[setting] = loop.sampler
+        self._used[setting] = loop
         return found
 
     def _loop(self, setting: Setting, sampling: Sampling, rates: tuple[float, ...] | None, room: int) -> Loop:

@@ -4,7 +4,8 @@ Each takes activations (..., K) and gives (..., N) in their dtype. Kernels get b
 code, 10 to 30 times slower and without a word, so the cast is made here.
 """
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import nn
@@ -18,6 +19,8 @@ CUDA_LEAST_ROWS = 17
 """torch._int_mm wants more than 16 rows on CUDA."""
 INNER_K_TILES = 8
 NF4_BLOCK = 64
+AT_ONCE = 1 << 22
+"""Weights that are rounded at once: the fp32 copies on the way take several times the memory of an output head."""
 
 
 class Groups(NamedTuple):
@@ -42,6 +45,10 @@ def group_of(columns: int) -> int:
 
 def grouped(weight: torch.Tensor, group: int) -> Groups:
     """`weight` (N, K) rounded to 16 levels between the least and the greatest of each group."""
+    return Groups(*_by_rows(lambda rows: _grouped(rows, group), weight))
+
+
+def _grouped(weight: torch.Tensor, group: int) -> Groups:
     parts = weight.float().reshape(weight.shape[0], -1, group)
     least, greatest = parts.aminmax(dim=-1)
     scale = ((greatest - least) / LEVELS).clamp(min=1e-8).bfloat16()
@@ -92,7 +99,7 @@ class Int8Linear(nn.Module):
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        levels, scale = _rows_int8(weight)
+        levels, scale = _by_rows(_rows_int8, weight)
         self.register_buffer("levels", levels)
         self.register_buffer("scale", scale.bfloat16())
         self.register_buffer("bias", bias)
@@ -112,7 +119,7 @@ class W8A8Linear(nn.Module):
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         super().__init__()
         self.out_features, self.in_features = weight.shape
-        levels, scale = _rows_int8(weight)
+        levels, scale = _by_rows(_rows_int8, weight)
         self.register_buffer("levels", levels.t().contiguous())
         self.register_buffer("scale", scale)
         self.register_buffer("bias", bias)
@@ -129,16 +136,17 @@ class W8A8Linear(nn.Module):
 class Nf4Linear(nn.Module):
     """bitsandbytes' nf4: 16 levels at the quantiles of a normal law, one scale for 64 weights (arXiv 2305.14314)."""
 
+    bias: torch.Tensor | None
+
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         super().__init__()
         import bitsandbytes
 
+        layers: Any = bitsandbytes.nn
         self.out_features, self.in_features = weight.shape
         kind = {"quant_type": "nf4", "compress_statistics": False}
-        kept = bitsandbytes.nn.Params4bit(
-            weight.bfloat16().contiguous(), requires_grad=False, blocksize=NF4_BLOCK, **kind
-        )
-        self.linear = bitsandbytes.nn.Linear4bit(
+        kept = layers.Params4bit(weight.bfloat16().contiguous(), requires_grad=False, blocksize=NF4_BLOCK, **kind)
+        self.linear = layers.Linear4bit(
             self.in_features, self.out_features, bias=False, compute_dtype=torch.bfloat16, device="meta", **kind
         )
         self.linear.weight = kept
@@ -148,6 +156,14 @@ class Nf4Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         rows = self.linear(x.reshape(-1, self.in_features).bfloat16())
         return _shaped(rows, x, self.bias)
+
+
+def _by_rows(
+    rounded: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], weight: torch.Tensor
+) -> tuple[torch.Tensor, ...]:
+    """What `rounded` makes of `weight` (N, K), block by block of its rows, which do not depend on one another."""
+    blocks = [rounded(rows) for rows in weight.split(max(1, AT_ONCE // weight.shape[1]))]
+    return blocks[0] if len(blocks) == 1 else tuple(torch.cat(parts) for parts in zip(*blocks, strict=True))
 
 
 def _rows_int8(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -1,6 +1,6 @@
 """Skeleton: a model as its config describes it, without weights: parameters on the meta device, buffers real."""
 
-import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,42 +10,13 @@ import torch
 import transformers
 from torch import nn
 
+from ...checkpoints.config import MAX_LAYERS
+from ...checkpoints.roles import APART, role_of
 from ...errors import InputError
-from ...files import shown
+from .configs import config_of
 
-CONFIG_BYTES = 16 << 20
-
-
-def config_of(source: Path) -> Any:
-    """transformers' config of a folder, a config.json or a GGUF file. No code of a stranger's is run. Raises InputError."""
-    folder = source if source.is_dir() else source.parent
-    try:
-        if source.suffix == ".gguf":
-            return _plain(transformers.AutoConfig.from_pretrained(folder, gguf_file=source.name, local_files_only=True))
-        path = source / "config.json" if source.is_dir() else source
-        if path.stat().st_size > CONFIG_BYTES:
-            raise InputError(f"{shown(path)} is no config of a model: larger than {CONFIG_BYTES >> 20} MiB")
-        fields = json.loads(path.read_bytes())
-        if "auto_map" in fields and fields.get("model_type") not in transformers.CONFIG_MAPPING:
-            raise InputError(
-                f"{shown(path)} asks for code of its own, which is not run; give a model that transformers has"
-            )
-        return transformers.AutoConfig.from_pretrained(path, local_files_only=True, trust_remote_code=False)
-    except InputError:
-        raise
-    except FileNotFoundError:
-        raise InputError(f"{shown(source)} has no config.json; give a folder of safetensors with one") from None
-    except Exception as error:  # whatever a damaged file makes of a parser
-        raise InputError(
-            f"{shown(source)} is no model that transformers {transformers.__version__} reads: {_line(error)}"
-        ) from None
-
-
-def _plain(config: Any) -> Any:
-    """The config without the quantization of the file that it came from: weights are unpacked when they are read."""
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    return config
+ROUTERS = ("gate", "router", "shared_expert_gate")
+"""Small matrices that choose experts: they keep their precision in every quantization."""
 
 
 def skeleton(config: Any, dtype: torch.dtype) -> Any:
@@ -57,7 +28,21 @@ def skeleton(config: Any, dtype: torch.dtype) -> Any:
         raise InputError(
             f"transformers {transformers.__version__} cannot build a {config.model_type}: {_line(error)}"
         ) from None
+    _keep_wide(model, dtype)
     return model.eval().requires_grad_(False)
+
+
+def _keep_wide(model: Any, dtype: torch.dtype) -> None:
+    """Parameters and buffers that the model's authors keep in fp32 whatever the rest is in, as transformers' loader does."""
+    wide = getattr(model, "_keep_in_fp32_modules_strict", None) or ()
+    if dtype == torch.float32 or not wide:
+        return
+    pattern = re.compile("|".join(rf"(^|\.){re.escape(name).replace(chr(92) + '*', '.*')}($|\.)" for name in wide))
+    for owner, module in model.named_modules():
+        for held in (module._parameters, module._buffers):
+            for name, value in held.items():
+                if value is not None and value.is_floating_point() and pattern.search(f"{owner}.{name}"):
+                    held[name] = nn.Parameter(value.float(), False) if held is module._parameters else value.float()
 
 
 @contextmanager
@@ -80,9 +65,18 @@ def parameters_on_meta() -> Iterator[None]:
         nn.Module.register_parameter = original
 
 
+def role(name: str) -> str:
+    """Role of a tensor (checkpoints/roles.py) by its name."""
+    return role_of(name, MAX_LAYERS)
+
+
 def linears_of(model: nn.Module) -> dict[str, nn.Linear]:
-    """The matrices that a pass multiplies with, by name; the output head among them."""
-    return {name: module for name, module in model.named_modules() if type(module) is nn.Linear}
+    """The matrices that a pass over text multiplies with, by name; the output head among them, what chooses experts not."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if type(module) is nn.Linear and name.rpartition(".")[2] not in ROUTERS and role(f"{name}.weight") != APART
+    }
 
 
 def usual_shape(source: Path) -> tuple[int, int]:
@@ -101,10 +95,12 @@ def head_name(model: Any) -> str:
     return next((name for name, module in model.named_modules() if module is head), "")
 
 
-def is_recurrent(config: Any) -> bool:
-    """Whether some layers keep a state that is no KV cache."""
-    kinds = getattr(config.get_text_config(decoder=True), "layer_types", None) or []
-    return bool(set(kinds) - {"full_attention", "sliding_attention", "chunked_attention"})
+def tied_embedding(model: Any) -> str:
+    """Name of the token embedding's weights, where the output head is tied to them; else empty."""
+    if not getattr(model.config.get_text_config(decoder=True), "tie_word_embeddings", False):
+        return ""
+    embedding = model.get_input_embeddings()
+    return next(f"{name}.weight" for name, module in model.named_modules() if module is embedding)
 
 
 def _line(error: BaseException) -> str:

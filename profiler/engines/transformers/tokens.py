@@ -8,25 +8,28 @@ import transformers
 
 from ...errors import InputError
 from ...files import shown
-from .skeleton import config_of
+from .configs import config_of, located
+from .own_loader import first_line
+
+OTHER_FILES = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
+"""What older tokenizers lie in; transformers converts them."""
 
 
 def tokenizer_of(path: str) -> Any:
     """Something with encode(text) -> ids, special tokens in the text read as such. Raises InputError."""
-    source = Path(path)
+    source = located(Path(path))
+    folder = source if source.is_dir() else source.parent
     try:
-        if source.suffix == ".gguf":
-            return transformers.AutoTokenizer.from_pretrained(
-                source.parent, gguf_file=source.name, local_files_only=True
-            )
-        folder = source if source.is_dir() else source.parent
+        if source.suffix.lower() == ".gguf":
+            return transformers.AutoTokenizer.from_pretrained(folder, gguf_file=source.name, local_files_only=True)
         if (folder / "tokenizer.json").exists():
             from tokenizers import Tokenizer
 
             return Tokenizer.from_file(str(folder / "tokenizer.json"))
-    except Exception as error:
-        line = next(iter(str(error).strip().splitlines()), type(error).__name__)[:200]
-        raise InputError(f"{shown(source)}: its tokenizer cannot be read: {line}") from None
+        if any((folder / name).exists() for name in OTHER_FILES):
+            return transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # a damaged file or a package that is missing can break a tokenizer in any way
+        raise InputError(f"{shown(source)}: its tokenizer cannot be read: {first_line(error)}") from None
     return StandIn(config_of(source).get_text_config(decoder=True).vocab_size)
 
 
@@ -39,5 +42,6 @@ class StandIn:
     def encode(self, text: str) -> list[int]:
         """Ids below the vocabulary."""
         return [
-            int.from_bytes(text[at : at + 4].encode()[:7], "little") % self.vocabulary for at in range(0, len(text), 4)
+            int.from_bytes(text[at : at + 4].encode("utf-8", "replace")[:7], "little") % self.vocabulary
+            for at in range(0, len(text), 4)
         ]
