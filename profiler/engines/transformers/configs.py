@@ -23,17 +23,22 @@ def located(source: Path) -> Path:
     if path.is_dir():
         ggufs = [] if (path / "config.json").exists() else sorted(path.glob("*.gguf"))
         return ggufs[0] if len(ggufs) == 1 else path
-    if path.suffix.lower() == ".gguf" or path.name == "config.json":
+    if is_gguf(path) or path.name == "config.json":
         return path
     if path.suffix == ".safetensors" or path.name == "model.safetensors.index.json":
         return path.parent
     raise InputError(f"{shown(source)} is no model that this engine reads; give {FORMS}")
 
 
+def is_gguf(path: Path) -> bool:
+    """Whether a located path is that of a GGUF file."""
+    return path.suffix.lower() == ".gguf"
+
+
 def config_of(source: Path) -> Any:
     """transformers' config of a folder, a config.json or a GGUF file. No code of a stranger's is run. Raises InputError."""
     path = located(source)
-    if path.suffix.lower() == ".gguf":
+    if is_gguf(path):
         read_checkpoint(str(path))
         return _checked(path, _without_quantization(_read(path, path.parent, gguf_file=path.name)))
     read = read_config(path)

@@ -17,7 +17,7 @@ from ...checkpoints.tokenizer import read_tokenizer
 from ...errors import InputError
 from ...files import file_sha256, shown
 from ...records import ModelFile
-from .configs import config_of, located, plain_quant, stateful_layers, stored_method
+from .configs import config_of, is_gguf, located, plain_quant, stateful_layers, stored_method
 from .quantizing import QUANTS
 from .sizes import PLAIN, sizes_in
 
@@ -48,7 +48,7 @@ def described(source: Path, quant: str, random: bool = False) -> ModelFile:
         tokenizer_sha256=_tokenizer_sha256(path),
         random=random,
     )
-    if quant not in QUANTS and not random and path.suffix != ".gguf" and stored_method(config):
+    if quant not in QUANTS and not random and not is_gguf(path) and stored_method(config):
         return _as_stored(told, read_checkpoint(str(path)))
     return _in_quant(told, config, quant if quant in QUANTS else plain_quant(config))
 
@@ -87,7 +87,7 @@ def _as_stored(told: ModelFile, found: Checkpoint) -> ModelFile:
 
 def _name(path: Path) -> str:
     """Of the folder, or of the file without its ending; of the hub's cache (models--ORG--NAME/snapshots/REVISION) the model's."""
-    if path.suffix.lower() == ".gguf":
+    if is_gguf(path):
         return path.stem
     folder = path if path.is_dir() else path.parent
     cached = folder.parent.parent.name
@@ -102,7 +102,7 @@ def _config_sha256(path: Path) -> str:
 
 def _weights_sha256(path: Path) -> str:
     """Of the file; of the hashes of all files of weights, in order, where there are several."""
-    if path.suffix.lower() == ".gguf":
+    if is_gguf(path):
         return _gguf_sha256(path, path.stat().st_mtime_ns)
     headers = read_weights(path if path.is_dir() else path.parent).headers
     hashes = [_file_sha256(header, Path(header.path).stat().st_mtime_ns) for header in headers]
@@ -135,7 +135,7 @@ def _file_sha256(header: Header, changed: int) -> str:
 
 def _tokenizer_sha256(path: Path) -> str:
     """Of the tokens, so that equal vocabularies have equal hashes whatever the file looks like; empty where there is none."""
-    if path.suffix.lower() == ".gguf":
+    if is_gguf(path):
         tokenizer = read_checkpoint(str(path)).tokenizer
     else:
         folder = path if path.is_dir() else path.parent

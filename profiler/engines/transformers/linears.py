@@ -162,8 +162,14 @@ def _by_rows(
     rounded: Callable[[torch.Tensor], tuple[torch.Tensor, ...]], weight: torch.Tensor
 ) -> tuple[torch.Tensor, ...]:
     """What `rounded` makes of `weight` (N, K), block by block of its rows, which do not depend on one another."""
-    blocks = [rounded(rows) for rows in weight.split(max(1, AT_ONCE // weight.shape[1]))]
-    return blocks[0] if len(blocks) == 1 else tuple(torch.cat(parts) for parts in zip(*blocks, strict=True))
+    step = max(1, AT_ONCE // weight.shape[1])
+    whole: tuple[torch.Tensor, ...] = ()
+    for at, rows in enumerate(weight.split(step)):
+        parts = rounded(rows)
+        whole = whole or tuple(part.new_empty(weight.shape[0], *part.shape[1:]) for part in parts)
+        for kept, part in zip(whole, parts, strict=True):
+            kept[at * step : at * step + len(rows)] = part
+    return whole
 
 
 def _rows_int8(values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -12,7 +12,7 @@ from torch import nn
 
 from ...errors import InputError
 from ...files import shown
-from .configs import config_of, located, plain_quant, stored_method
+from .configs import config_of, is_gguf, located, plain_quant, stored_method
 from .own_loader import as_stored, renamed, unpacked_gguf
 from .paths import WeightPath
 from .quantizing import QUANTS, layer_of
@@ -50,7 +50,7 @@ def load(
     before = peak_bytes()
     source = located(source)
     config = config_of(source)
-    method = "" if random_weights or source.suffix == ".gguf" else stored_method(config)
+    method = "" if random_weights or is_gguf(source) else stored_method(config)
     if method and quant in QUANTS:
         raise InputError(f"{shown(source)} is quantized already ({method}); leave the quantization out")
     if method:
@@ -70,7 +70,7 @@ def _dtype(quant: str) -> torch.dtype:
 
 def _tensors(source: Path, model: Any, dtype: torch.dtype) -> Tensors:
     """Where the weights of `model` come from: read one by one where the files hold them under the model's own names."""
-    if source.suffix == ".gguf":
+    if is_gguf(source):
         return unpacked_gguf(source, dtype)
     stored = StoredTensors(source)
     instead = {f"{head_name(model)}.weight": tied_embedding(model)}

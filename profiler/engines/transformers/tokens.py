@@ -8,7 +8,7 @@ import transformers
 
 from ...errors import InputError
 from ...files import shown
-from .configs import config_of, located
+from .configs import config_of, is_gguf, located
 from .own_loader import first_line
 
 OTHER_FILES = ("tokenizer.model", "vocab.json", "vocab.txt", "spiece.model", "tekken.json")
@@ -20,7 +20,7 @@ def tokenizer_of(path: str) -> Any:
     source = located(Path(path))
     folder = source if source.is_dir() else source.parent
     try:
-        if source.suffix.lower() == ".gguf":
+        if is_gguf(source):
             return transformers.AutoTokenizer.from_pretrained(folder, gguf_file=source.name, local_files_only=True)
         if (folder / "tokenizer.json").exists():
             from tokenizers import Tokenizer
