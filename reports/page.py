@@ -12,9 +12,9 @@ from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
 from ..profiler.errors import InputError, WorkFailed
 from ..profiler.records import ModelFile, Profile
-from . import figures
 from .commands import command_for
 from .diagnosis import cause_cells
+from .figures.every import all_sections
 from .numbers import duration, gigabytes_per_second, mebibytes, percent, plain, short, tokens_per_second, with_bounds
 from .panels import Section, Table
 from .verdict import (
@@ -142,7 +142,7 @@ def report_page(
     verdicts = workload_verdicts(recommendation, validation, profile)
     first = headline(verdicts, recommendation)
     all_rows = "all-rows" in profile.engine.capabilities
-    sections = figures.all_sections(calibration, recommendation, validation, all_rows)
+    sections = all_sections(calibration, recommendation, validation, all_rows)
     return Page(
         headline=first[:1].upper() + first[1:],
         cards=tuple(Card(verdict, _command(profile, recommendation, verdict)) for verdict in verdicts),

@@ -7,7 +7,8 @@ from rich.console import Console
 
 from specgauge.calibrate.clocks import CLOCKS
 from specgauge.calibrate.records import AcceptanceCheck, OtherClock, RoundTerm
-from specgauge.reports import figures
+from specgauge.reports.figures.passes import verification_cost
+from specgauge.reports.figures.rounds import TERMS, round_breakdown
 from specgauge.reports.page import report_page
 from specgauge.reports.terminal import print_verdict
 from specgauge.reports.verdict import check_text, random_text
@@ -117,7 +118,7 @@ def test_random_weights_are_said_first_everywhere(demo: Sample):
 def test_passes_of_an_engine_that_gives_all_rows_are_called_verification(demo: Sample):
     batches = tuple(replace(c, kind="batch") if c.kind == "verify" else c for c in demo.calibration.costs)
     calibration = replace(demo.calibration, costs=batches)
-    told = {rows: figures.verification_cost(calibration, rows) for rows in (False, True)}
+    told = {rows: verification_cost(calibration, rows) for rows in (False, True)}
     assert any("prompt passes" in panel.caption for panel in told[False].panels)
     assert not any("prompt passes" in panel.caption for panel in told[True].panels)
     assert any("verification" in panel.caption for panel in told[True].panels)
@@ -126,13 +127,13 @@ def test_passes_of_an_engine_that_gives_all_rows_are_called_verification(demo: S
 
 def test_the_terms_of_a_round_in_process_have_their_colours(demo: Sample):
     names = ("draft_catch_up", "draft_further", "verification", "overhead")
-    assert all(name in figures.TERMS for name in (*names, "draft_batch"))
-    looks = [figures.TERMS[name] for name in names]
+    assert all(name in TERMS for name in (*names, "draft_batch"))
+    looks = [TERMS[name] for name in names]
     assert len(set(looks)) == len(looks)
     rounds = tuple(
         replace(r, terms=tuple(RoundTerm(name=name, seconds=0.01) for name in names)) for r in demo.calibration.rounds
     )
-    section = figures.round_breakdown(rounds, ())
+    section = round_breakdown(rounds, ())
     assert section.table is not None
     assert [column for column in section.table.columns if column.startswith("draft_")] == [
         "draft_catch_up, ms",

@@ -7,14 +7,16 @@ import msgspec
 import pytest
 
 from specgauge.calibrate.records import RoundBreakdown, RoundTerm
-from specgauge.reports import figures
+from specgauge.reports.figures.every import all_sections
+from specgauge.reports.figures.passes import verification_cost
+from specgauge.reports.figures.rounds import round_breakdown
 from specgauge.reports.panels import Panel, Section, label, script_json
 
 from .samples import LENGTHS, Sample, round_terms
 
 
 def sections(records: Sample) -> dict[str, Section]:
-    found = figures.all_sections(records.calibration, records.recommendation, records.validation)
+    found = all_sections(records.calibration, records.recommendation, records.validation)
     return {section.id: section for section in found}
 
 
@@ -90,7 +92,7 @@ def test_a_straight_cost_line_shows_no_switch(demo: Sample):
         for c in demo.calibration.costs
         if (v := 0.01 + 0.002 * (c.width - 1))
     )
-    section = figures.verification_cost(msgspec.structs.replace(demo.calibration, costs=costs))
+    section = verification_cost(msgspec.structs.replace(demo.calibration, costs=costs))
     assert "no kernel switch" in section.finding
 
 
@@ -124,7 +126,7 @@ def test_a_term_that_is_new_here_is_shown_last():
         terms=terms,
         modelled_seconds=math.fsum(term.seconds for term in terms),
     )
-    section = figures.round_breakdown((item,), ())
+    section = round_breakdown((item,), ())
     names = [t["name"] for t in traces(section, "bar")]
     assert names == ["verification", "overhead", "sampling"]
     assert "no round was left over" in section.finding
@@ -137,7 +139,7 @@ def test_unexplained_is_quoted_from_rounds_that_no_fit_has_seen(demo: Sample):
 
 
 def test_missing_evidence_is_one_line_that_says_what_to_run(bare: Sample):
-    for section in figures.all_sections(bare.calibration, bare.recommendation, None):
+    for section in all_sections(bare.calibration, bare.recommendation, None):
         assert not section.panels and "specgauge " in section.missing and "\n" not in section.missing
 
 
