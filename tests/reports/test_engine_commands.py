@@ -21,7 +21,10 @@ NGRAM = msgspec.structs.replace(PLAIN, drafter="ngram", draft="ngram-simple", dr
 HOSTILE_FOLDERS = ("/a b/'$(reboot)'", '/q"uote`id`', "/new\nline", "/;rm -rf ~", "-dash")
 
 
-def of(setting: Setting, sampling: Sampling = Sampling(), folder: str = "/models") -> list[str]:
+GREEDY = Sampling()
+
+
+def of(setting: Setting, sampling: Sampling = GREEDY, folder: str = "/models") -> list[str]:
     return shlex.split(vllm_serve(setting, sample(folder=folder).profile.models, sampling))
 
 
