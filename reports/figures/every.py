@@ -3,10 +3,13 @@
 from ...calibrate.records import Calibration, Recommendation, Validation
 from ...profiler.records import Profile
 from ..panels import Section
+from .acceptance import acceptance_by_position
 from .checked import forecast_against_measured
 from .lengths import speed_over_length
 from .passes import verification_cost
+from .quantization import quantizations
 from .rounds import round_breakdown
+from .spread import spread_of_replies
 
 
 def all_sections(
@@ -21,4 +24,7 @@ def all_sections(
         speed_over_length(recommendation, rows, calibration.costs),
         verification_cost(calibration, all_rows, profile.models),
         round_breakdown(calibration.rounds, checks),
+        acceptance_by_position(calibration),
+        quantizations(recommendation, rows, profile.models, calibration.costs),
+        spread_of_replies(validation),
     )

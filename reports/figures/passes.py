@@ -32,7 +32,7 @@ def verification_cost(calibration: Calibration, all_rows: bool = False, models: 
         id=id_,
         finding=_cost_finding(groups),
         reading=f"{ALL_ROWS if all_rows else ONE_ROW} Markers are measured, lines what the forecast takes between them: "
-        "it never goes across a kernel switch. Crosses: a plain decode step. No pass is faster than reading its weights once.",
+        "it never goes across a kernel switch. Crosses: a plain decode step. No pass is faster than reading its weights once at the measured bandwidth: the share is that of the fastest pass.",
         panels=tuple(_cost_panel(group, all_rows, _bound(calibration, models, group[0].model)) for group in groups),
         table=_cost_table(costs),
     )
@@ -83,7 +83,7 @@ def target_switches(costs: Sequence[CostPoint], target: str) -> list[tuple[int, 
 def _cost_panel(group: Sequence[CostPoint], all_rows: bool, bound: float | None) -> Panel:
     widest = max(cost.width for cost in group)
     highest = 1e3 * max(cost.seconds.high for cost in group)
-    plot = Plot(Axis("tokens in one pass", widest + 0.6), Axis("seconds of a pass, ms", 1.1 * highest))
+    plot = Plot(Axis("tokens in one pass", widest + 0.6), Axis("time of a pass, ms", 1.1 * highest))
     contexts = sorted({cost.context for cost in group})
     for place, context in enumerate(contexts):
         _draw_curve(plot, _curve(group, context), f"behind {context} tokens", style(place))
@@ -96,7 +96,7 @@ def _cost_panel(group: Sequence[CostPoint], all_rows: bool, bound: float | None)
         plot.marked(width - 0.5, f"switch {percent(change, signed=True)}")
     if bound is not None:
         share = bound / min(cost.seconds.value for cost in group)
-        text = f"bound by bandwidth, {short(1e3 * bound)} ms: {percent(share)} of the fastest pass"
+        text = f"bound by bandwidth, {short(1e3 * bound)} ms ({percent(share)})"
         plot.traces.append(line([0.0, widest + 0.6], [1e3 * bound] * 2, text, Style(REFERENCE, "x", "longdashdot")))
     role = "" if group[0].role == "target" else " as draft"
     verifies = group[0].kind == "verify" or (all_rows and group[0].role == "target")
