@@ -1,16 +1,12 @@
 """The report: one HTML file that needs no network, a view of profile, calibration, recommendation and validation."""
 
-import contextlib
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
-from ..profiler.errors import WorkFailed
 from ..profiler.records import Profile
 from .engine_commands import EngineCommand, engine_commands
 from .facts import Fact, causes_table, checklist_table, facts, models_table, named, rejected
@@ -29,6 +25,7 @@ from .verdict import (
     regret_text,
     workload_verdicts,
 )
+from .whole import write_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -121,8 +118,12 @@ def write_report(
     diagnoses: Sequence[Diagnosis] = (),
 ) -> Path:
     """Write the report to `path` whole or not at all; returns it. Raises WorkFailed where it cannot be written."""
-    page = report_page(profile, calibration, recommendation, validation, checklist, diagnoses)
-    _write_whole(Path(path), _render(page))
+    return write_page(path, report_page(profile, calibration, recommendation, validation, checklist, diagnoses))
+
+
+def write_page(path: Path, page: Page) -> Path:
+    """Write `page` to `path` whole or not at all; returns it. Raises WorkFailed where it cannot be written."""
+    write_whole(Path(path), _render(page))
     return Path(path)
 
 
@@ -179,25 +180,6 @@ def _render(page: Page) -> str:
     environment.filters["json"] = Markup
     template = environment.get_template("report.html")
     return template.render(page=page, plotly=Markup(get_plotlyjs()))
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write beside the goal, then rename: a reader sees the old report or the new one."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(text.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-        reason = error.strerror or str(error)
-        raise WorkFailed(f"cannot write the report {path}: {reason}; choose another folder with --out") from error
 
 
 def _card(
