@@ -42,7 +42,10 @@ def _map(calibrated: Calibrated, record: WhatIfRecord, workload: WorkloadWhatIf)
         reply_factor=workload.reply_factor,
     )
     found = best_lengths(rounds, cost, np.array(contexts), (1,) if whole else STREAMS)
-    reasons = (ONE_CONTEXT if len(contexts) == 1 else "", ONE_STREAM if whole else _too_wide(cost, found))
+    reasons = (
+        ONE_CONTEXT if len(contexts) == 1 else "",
+        ONE_STREAM if whole else _too_wide(cost, record.setting.draft_tokens),
+    )
     return SpeedMap(
         setting=record.setting,
         workload=workload.workload,
@@ -52,12 +55,12 @@ def _map(calibrated: Calibrated, record: WhatIfRecord, workload: WorkloadWhatIf)
 
 
 def _too_wide(cost: RoundCost, found: LengthMap) -> str:
-    """What passes would have to be timed for the cells of several streams that ask for wider ones; empty for none."""
+    """That cells ask for wider passes than were timed; empty where none does."""
     asked = np.array(found.streams)[:, None] * (found.best + 1)
     widest = int(cost.target.widths[-1])
-    if asked.max() <= widest:
-        return ""
-    return f"passes over at most {widest} tokens were timed, {asked.max()} are asked for by {found.streams[-1]} streams: more is extrapolated"
+    return (
+        "" if asked.max() <= widest else f"passes over at most {widest} tokens were timed: wider ones are extrapolated"
+    )
 
 
 def _cells(found: LengthMap, level: float) -> Iterator[SpeedCell]:

@@ -17,6 +17,7 @@ from ..model.what_if import WhatIf, movable
 from ..profiler.records import Setting
 from .fit import Calibrated
 from .records import SettingForecast
+from .reported import speaks_of
 from .what_if_records import KernelAdvice, PassSeconds, RoundPrices, WhatIfRecord, WorkloadWhatIf
 
 MOST_LENGTHS = 64
@@ -94,6 +95,7 @@ def _record(calibrated: Calibrated, drafter: Setting, forecasts: list[SettingFor
         workloads=known,
         trusted_context=cost.target.reach(),
         known_contexts=tuple(float(c) for c in cost.target.contexts),
+        takes_context=speaks_of(calibrated.profile),
         kernels=tuple(advice for one in known for advice in _kernels(cost, prices, one)),
     )
 

@@ -80,4 +80,6 @@ class WhatIfRecord(Record, kw_only=True):
     """Cached tokens up to which passes are believed: one measured span beyond the longest."""
     known_contexts: tuple[float, ...]
     """At which passes, or rounds, were timed; one alone says nothing of what context costs."""
+    takes_context: bool = False
+    """Whether predict takes a context for it: evidence of others; the replies of a profile have their own."""
     kernels: tuple[KernelAdvice, ...] = ()

@@ -3,7 +3,9 @@
 Cells lie side by side in one call, since a cost prices any mix of lengths and contexts at once.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 import numpy as np
 
@@ -41,8 +43,9 @@ class LengthMap:
 def best_lengths(rounds: DraftRounds, cost: RoundCost, contexts: np.ndarray, streams: tuple[int, ...]) -> LengthMap:
     """The map of one drafter over `contexts` (C,) and `streams` (B,): each request behind its own context.
 
-    In rounds of several streams all of them draft or none does: exact for models, heads and one stream, an approximation
-    where an n-gram drafter has no offer for some. Raises ValueError where no length drafts.
+    Lengths whose cost can be trusted come before those that are extrapolated, as in forecast.LengthForecast. In rounds of
+    several streams all of them draft or none does: exact for models, heads and one stream, an approximation where an n-gram
+    drafter has no offer for some. Raises ValueError where no length drafts.
     """
     if rounds.draft_tokens.size < 2 or rounds.draft_tokens[0] != 0:
         raise ValueError("a map compares plain decoding (0) with draft lengths")
@@ -63,7 +66,9 @@ def _row(rounds: DraftRounds, cost: RoundCost, contexts: np.ndarray, streams: in
     whole = isinstance(cost, WholeRounds)
     took = mean * rounds.reply_factor if whole else mean + (rounds.reply_factor - 1) * plain
     speed = rounds.tokens[:, None, :] / took
-    place = 1 + speed[0, :, 1:].argmax(axis=-1)
+    trusted = ~doubtful[:, 1:] & ~doubtful[:, :1]
+    among = np.where(trusted.any(axis=-1, keepdims=True), trusted, True)
+    place = 1 + np.where(among, speed[0, :, 1:], -np.inf).argmax(axis=-1)
     column = np.arange(contexts.size)
     return (
         rounds.draft_tokens[place],
@@ -74,6 +79,6 @@ def _row(rounds: DraftRounds, cost: RoundCost, contexts: np.ndarray, streams: in
     )
 
 
-def pays_up_to(pays: np.ndarray, streams: tuple[int, ...]) -> int:
-    """The largest of `streams` (B,), rising, up to which drafting `pays` (B,) throughout; 0 for none."""
-    return max((n for n, count in zip(streams, np.cumprod(pays)) if count), default=0)
+def pays_up_to(pays: Sequence[bool], streams: tuple[int, ...]) -> int:
+    """The largest of `streams`, rising, up to which drafting `pays` throughout; 0 for none."""
+    return max((n for n, _ in takewhile(lambda item: item[1], zip(streams, pays))), default=0)

@@ -391,4 +391,6 @@ def _nonce(sections: Iterable[Section], recommendation: Recommendation) -> str:
     for section in sections:
         for panel in section.panels:
             digest.update(panel.figure_json.encode())
+        if section.part:
+            digest.update(section.part.data_json.encode())
     return digest.hexdigest()[:32]

@@ -4,8 +4,10 @@ from ...calibrate.records import Calibration, Recommendation, Validation
 from ..panels import Section
 from .checked import forecast_against_measured
 from .lengths import speed_over_length
+from .maps import maps
 from .passes import verification_cost
 from .rounds import round_breakdown
+from .what_if import what_if
 
 
 def all_sections(
@@ -21,4 +23,6 @@ def all_sections(
         speed_over_length(recommendation, rows),
         verification_cost(calibration, all_rows),
         round_breakdown(calibration.rounds, checks),
+        maps(recommendation),
+        what_if(recommendation),
     )
