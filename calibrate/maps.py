@@ -54,12 +54,14 @@ def _map(calibrated: Calibrated, record: WhatIfRecord, workload: WorkloadWhatIf)
     )
 
 
-def _too_wide(cost: RoundCost, found: LengthMap) -> str:
-    """That cells ask for wider passes than were timed; empty where none does."""
-    asked = np.array(found.streams)[:, None] * (found.best + 1)
+def _too_wide(cost: RoundCost, longest: int) -> str:
+    """That several streams ask for wider passes than were timed; empty where none does."""
     widest = int(cost.target.widths[-1])
+    if STREAMS[-1] * (longest + 1) <= widest:
+        return ""
     return (
-        "" if asked.max() <= widest else f"passes over at most {widest} tokens were timed: wider ones are extrapolated"
+        f"passes over at most {widest} tokens were timed: of several streams only drafts that need no wider ones are "
+        "compared, and where there is none the cell is extrapolated"
     )
 
 
