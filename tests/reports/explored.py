@@ -103,7 +103,7 @@ def speed_maps(records: tuple[WhatIfRecord, ...]) -> tuple[SpeedMap, ...]:
 
 
 def _cell(workload: WorkloadWhatIf, context: float, streams: int) -> SpeedCell:
-    speed_up = max(workload.tokens_per_second) / workload.tokens_per_second[0] / streams**0.3
+    speed_up = max(workload.tokens_per_second) / workload.tokens_per_second[0] / streams**0.8
     return SpeedCell(
         context=context,
         streams=streams,
