@@ -250,6 +250,8 @@ class ValidationRow(Record, kw_only=True):
     repeats: int
     speeds: tuple[float, ...]
     """Raw tokens/s by repeat."""
+    reply_speeds: tuple[float, ...] = ()
+    """Raw tokens/s of each single reply, of all repeats: what a user sees, the session's drift not divided out."""
     end_to_end_tokens_per_second: float
     accepted: int
     drafted: int

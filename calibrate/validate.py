@@ -297,6 +297,7 @@ def _row(profile: Profile, arm: _Arm, choices: dict[str, Setting]) -> Validation
         speed_up_high=speed_up_high,
         repeats=len(arm.speeds),
         speeds=arm.speeds,
+        reply_speeds=tuple((r.reply_tokens - 1) / r.decode_seconds for r in replies if r.reply_tokens > 1),
         end_to_end_tokens_per_second=median(_end_to_end(once) for once in arm.replies),
         accepted=sum(reply.accepted for reply in replies),
         drafted=sum(reply.drafted for reply in replies),

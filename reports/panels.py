@@ -59,6 +59,12 @@ class Section:
     missing: str = ""
     part: Part | None = None
 
+    @property
+    def title(self) -> str:
+        """Its name in the table of contents."""
+        words = self.id.replace("-", " ")
+        return f"{words[:1].upper()}{words[1:]}"
+
 
 @dataclass(frozen=True)
 class Style:
@@ -117,11 +123,13 @@ class Plot:
         span = [self.x.low, self.x.high if self.x.high is not None else 1.0]
         self.traces.append(line(span, [y, y], name, Style(REFERENCE, "circle", "dash")))
 
-    def marked(self, x: float, text: str) -> None:
-        """A dotted upright with a word at its top."""
+    def marked(self, x: float, text: str, level: int = 0) -> None:
+        """A dotted upright with a word at its top, `level` lines further down, on the side where there is room."""
         mark = {"color": REFERENCE, "width": 1, "dash": "dot"}
         self.shapes.append({"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": mark})
-        place = {"x": x, "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "top"}
+        right = self.x.high is not None and x > self.x.low + 0.55 * (self.x.high - self.x.low)
+        place = {"x": x, "xanchor": "right" if right else "left", "y": 1, "yref": "paper", "yanchor": "top"}
+        place["yshift"] = -14 * level
         self.notes.append(place | {"text": text, "showarrow": False, "font": {"size": 11}})
 
 
@@ -210,6 +218,18 @@ def grid_cells(cells: Sequence[GridCell], ink: str) -> Trace:
     trace |= {"textangle": 0, "constraintext": "none", "textfont": {"color": ink, "size": 12}, "cliponaxis": False}
     trace["marker"] = {"color": [cell.colour for cell in cells], "line": {"width": 0}, "pattern": pattern}
     return trace | _hover([cell.hover for cell in cells])
+
+
+def lying_bar(y: float, x: Interval, colour: str, pattern: str, hover: str, text: str, hollow: bool = False) -> Trace:
+    """A bar from 0 to the right with its interval; `text` stands inside its foot. Hollow: a bound, not a speed."""
+    trace = bars([x.value], [y], "", colour, pattern, [hover])
+    trace |= {"orientation": "h", "showlegend": False, "width": 0.66, "text": [text], "textposition": "inside"}
+    trace |= {"insidetextanchor": "start", "textangle": 0, "constraintext": "none"}
+    if hollow:
+        trace["marker"] = {"color": transparent(colour, 0.12), "line": {"color": colour, "width": 1}}
+        return trace
+    trace |= {"textfont": {"color": "#ffffff", "weight": 600}}
+    return trace | {"error_x": _error_bars([x], Style(REFERENCE, "circle", "solid"))}
 
 
 def transparent(colour: str, opacity: float) -> str:

@@ -236,6 +236,9 @@ def _row(forecast: SettingForecast, noise: random.Random) -> ValidationRow:
         speed_up_high=forecast.speed_up * measured / expected.value * 1.03,
         repeats=5,
         speeds=(measured,) * 5,
+        reply_speeds=tuple(
+            measured * math.exp(noise.gauss(0, 0.03 + 0.02 * forecast.setting.draft_tokens)) for _ in range(20)
+        ),
         end_to_end_tokens_per_second=measured * 0.86,
         accepted=320,
         drafted=610,
