@@ -72,9 +72,14 @@ def what_if(recommendation: Recommendation) -> Section:
 
 def _curve(recommendation: Recommendation, record: WhatIfRecord, workload: WorkloadWhatIf) -> _Curve:
     lengths = (0, *record.prices.draft_tokens)
-    drafting = workload.tokens_per_second[1:]
-    start = 1 + max(range(len(drafting)), key=drafting.__getitem__)
+    start = _fastest(workload, range(1, len(lengths)))
     return _Curve(record, workload, lengths, start, _band(recommendation.candidates, record, workload))
+
+
+def _fastest(workload: WorkloadWhatIf, places: Sequence[int]) -> int:
+    """The fastest of some places by the forecasts, lengths of doubtful cost only where nothing else is there."""
+    trusted = [place for place in places if not workload.doubtful[place]]
+    return max(trusted or places, key=workload.tokens_per_second.__getitem__)
 
 
 def _band(
@@ -137,7 +142,7 @@ def _panel(curve: _Curve) -> Panel:
     there = f"plain: {short(speeds[0])} tokens/s"
     plot.traces.append(line(ends, [speeds[0]] * 2, "plain, at the sliders", PLAIN_THERE, [there] * 2))
     plot.traces.append(line(lengths, speeds, "at the sliders", MOVED, _hover(curve)))
-    place, best = curve.start, max(range(len(speeds)), key=speeds.__getitem__)
+    place, best = curve.start, _fastest(curve.workload, range(len(speeds)))
     for at, name, look in (
         (place, "draft tokens chosen", Style(VERMILLION, "circle", "solid")),
         (best, "fastest", Style(ORANGE, "diamond-open", "solid")),
