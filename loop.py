@@ -139,6 +139,7 @@ def recommended_to(
     from msgspec.structs import replace
 
     from .calibrate.fit import NotCalibrated
+    from .calibrate.memory_maps import memory_maps
     from .calibrate.recommend import recommend as searched
     from .calibrate.reported import speaks_of
     from .profiler.files import record_digest, write_record
@@ -158,7 +159,8 @@ def recommended_to(
     except NotCalibrated as error:
         raise InputError(f"{common.path(PROFILE)}: {error}") from None
     # The files and flags behind imported evidence are not known: no command could be vouched for.
-    recommendation = replace(found, command="" if speaks_of(profile) else command_for(profile, found.chosen))
+    command = "" if speaks_of(profile) else command_for(profile, found.chosen)
+    recommendation = replace(found, command=command, memory_maps=memory_maps(profile))
     write_record(common.path(RECOMMENDATION), recommendation)
     return recommendation
 

@@ -247,4 +247,7 @@ def _nonce(sections: Iterable[Section], cards: Iterable[Card], recommendation: R
     panels = [panel for section in sections for panel in section.panels]
     for panel in (*(card.panel for card in cards if card.panel), *panels):
         digest.update(panel.figure_json.encode())
+    for section in sections:
+        if section.part:
+            digest.update(section.part.data_json.encode())
     return digest.hexdigest()[:32]

@@ -38,6 +38,16 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a section has beside its panels: the templates `name`.html, `name`.css and `name`.js, the JSON that the script
+    reads (safe inside a script element), and lines of text."""
+
+    name: str
+    data_json: str = "{}"
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Section:
     """One figure of the report. Without evidence `missing` says what to run, and there is no panel."""
 
@@ -47,6 +57,7 @@ class Section:
     panels: tuple[Panel, ...] = ()
     table: Table | None = None
     missing: str = ""
+    part: Part | None = None
 
     @property
     def title(self) -> str:
@@ -183,6 +194,30 @@ def bars(x: Sequence[float], y: Sequence[float], name: str, colour: str, pattern
     fill = {"color": colour, "pattern": {"shape": pattern, "size": 6, "solidity": 0.2, "fillmode": "overlay"}}
     trace: Trace = {"type": "bar", "x": list(x), "y": list(y), "name": label(name), "marker": fill}
     return trace | _hover(hover)
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A cell of a grid at whole coordinates: its colour, dark text on it, and whether it is hatched as extrapolated."""
+
+    x: int
+    y: int
+    colour: str
+    text: str
+    hover: str
+    hatched: bool = False
+
+
+def grid_cells(cells: Sequence[GridCell], ink: str) -> Trace:
+    """Cells as bars, which unlike plotly's heat maps can be hatched; `ink` of text and hatching."""
+    pattern = {"shape": ["/" if cell.hatched else "" for cell in cells], "fgcolor": ink, "fgopacity": 0.28, "size": 7}
+    pattern |= {"solidity": 0.12, "fillmode": "overlay"}
+    trace: Trace = {"type": "bar", "x": [cell.x for cell in cells], "y": [0.96] * len(cells), "width": 0.96}
+    trace |= {"base": [cell.y - 0.48 for cell in cells], "showlegend": False, "name": ""}
+    trace |= {"text": [cell.text for cell in cells], "textposition": "inside", "insidetextanchor": "middle"}
+    trace |= {"textangle": 0, "constraintext": "none", "textfont": {"color": ink, "size": 12}, "cliponaxis": False}
+    trace["marker"] = {"color": [cell.colour for cell in cells], "line": {"width": 0}, "pattern": pattern}
+    return trace | _hover([cell.hover for cell in cells])
 
 
 def lying_bar(y: float, x: Interval, colour: str, pattern: str, hover: str, text: str, hollow: bool = False) -> Trace:

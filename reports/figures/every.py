@@ -6,10 +6,12 @@ from ..panels import Section
 from .acceptance import acceptance_by_position
 from .checked import forecast_against_measured
 from .lengths import speed_over_length
+from .maps import maps
 from .passes import verification_cost
 from .quantization import quantizations
 from .rounds import round_breakdown
 from .spread import spread_of_replies
+from .what_if import what_if
 
 
 def all_sections(
@@ -26,5 +28,7 @@ def all_sections(
         round_breakdown(calibration.rounds, checks),
         acceptance_by_position(calibration),
         quantizations(recommendation, rows, profile.models, calibration.costs),
+        maps(recommendation),
         spread_of_replies(validation),
+        what_if(recommendation),
     )

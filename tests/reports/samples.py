@@ -44,6 +44,8 @@ from specgauge.profiler.records import (
     StepSample,
 )
 
+from .explored import memory_maps, speed_maps, what_ifs
+
 CREATED = "2025-11-30T16:00:00Z"
 VERSION = "0.1.0"
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
@@ -96,7 +98,13 @@ def without_evidence() -> Sample:
         base.calibration, costs=(), overheads=(), acceptance=(), rounds=(), bandwidth_bytes_per_second=None
     )
     recommendation = msgspec.structs.replace(
-        base.recommendation, candidates=(), ceiling_tokens_per_second=None, bandwidth_share=None
+        base.recommendation,
+        candidates=(),
+        ceiling_tokens_per_second=None,
+        bandwidth_share=None,
+        what_if=(),
+        speed_maps=(),
+        memory_maps=(),
     )
     profile = msgspec.structs.replace(base.profile, measurements=())
     return Sample(profile, calibration, recommendation, base.validation)
@@ -421,6 +429,7 @@ def _recommendation(
 ) -> Recommendation:
     advice = tuple(_advice(forecasts, models, workload) for workload in workloads)
     first = advice[0]
+    explored = what_ifs(forecasts, SURVIVAL, verify_seconds)
     return Recommendation(
         created=CREATED,
         tool_version=VERSION,
@@ -438,6 +447,9 @@ def _recommendation(
         dropped={f"{name}-Q4_0 x {name}-Q4_0": "at perfect acceptance 61 tokens/s, plain decoding 117 tokens/s"},
         unsettled=("3 and 4 draft tokens cannot be told apart for copying: about 240 more rounds would",),
         command=f"llama-server -m {first.chosen.target.path} -c 2048 --spec-type none --temp 0 --seed 1",
+        what_if=explored,
+        speed_maps=speed_maps(explored),
+        memory_maps=memory_maps(tuple(forecast.setting for forecast in forecasts)),
     )
 
 

@@ -112,7 +112,7 @@ def test_equal_records_give_equal_pages(demo: Sample, tmp_path: Path):
 
 def test_without_validation_or_evidence_the_page_says_what_to_run(bare: Sample, tmp_path: Path):
     text = own(write(tmp_path / "report.html", bare, validated=False))
-    assert text.count('class="missing"') == 7
+    assert text.count('class="missing"') == 9
     assert "specgauge validate" in text and "specgauge profile" in text
     assert 'class="plot"' not in text
 
