@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
+from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile
 from .engine_commands import EngineCommand, engine_commands
 from .facts import Fact, causes_table, checklist_table, facts, models_table, named, rejected
@@ -144,7 +145,7 @@ def report_page(
         answers=tuple(_sentence(answer(verdict)) for verdict in verdicts),
         cards=cards,
         commands=engine_commands(profile, recommendation.chosen),
-        check=check_text(validation),
+        check=_check(profile, validation),
         statements=_statements(profile, recommendation, validation),
         warnings=_warnings(profile, calibration, recommendation, validation),
         notes=calibration.notes,
@@ -205,6 +206,12 @@ def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
         f"Why: {what} gets {found.accepted_per_round:.2f} tokens accepted a round, {pays} the "
         f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even."
     )
+
+
+def _check(profile: Profile, validation: Validation | None) -> str:
+    if validation is None and speaks_of(profile):
+        return "From imported measurements: no forecast was checked by a run here."
+    return check_text(validation)
 
 
 def _where(profile: Profile) -> str:
