@@ -141,7 +141,7 @@ def test_sliders_change_the_curve_as_the_model_says(browser, reports: dict[str, 
     section.locator("[data-part=drafter]").select_option("1")
     section.locator("[data-part=workload]").select_option("1")
     assert _curve(page) == pytest.approx(model.tokens_per_second(None, record.workloads[1].context), rel=1e-9)
-    for part, keys in (("first", 20 * ["ArrowLeft"]), ("context", 90 * ["ArrowRight"]), ("length", 2 * ["ArrowLeft"])):
+    for part, keys in (("first", 20 * ["ArrowLeft"]), ("context", 90 * ["ArrowRight"]), ("length", 2 * ["ArrowRight"])):
         section.locator(f"[data-part={part}]").focus()
         for key in keys:
             page.keyboard.press(key)
@@ -180,7 +180,7 @@ def test_the_map_shows_the_numbers_of_a_cell(browser, reports: dict[str, Path]):
     mine = [one for one in found.speed_maps if one.workload == found.workloads[0].workload]
     cell = max(mine, key=lambda one: one.cells[0].tokens_per_second).cells[0]
     text = page.locator("#maps .hoverlayer").first.text_content()
-    assert f"{cell.speed_up:.2f}x ({cell.speed_up_low:.2f} to {cell.speed_up_high:.2f}): pays" in text
+    assert f"{cell.speed_up:.2f}x ({cell.speed_up_low:.2f} to {cell.speed_up_high:.2f}): " in text
     page.context.close()
 
 
