@@ -142,7 +142,7 @@ def report_page(
     verdicts = workload_verdicts(recommendation, validation, profile)
     first = headline(verdicts, recommendation)
     all_rows = "all-rows" in profile.engine.capabilities
-    sections = all_sections(calibration, recommendation, validation, all_rows)
+    sections = all_sections(calibration, recommendation, validation, all_rows, profile)
     return Page(
         headline=first[:1].upper() + first[1:],
         cards=tuple(Card(verdict, _command(profile, recommendation, verdict)) for verdict in verdicts),
