@@ -12,7 +12,8 @@ from .series import PLAIN, in_order, looks_of_pairs
 
 NEGLIGIBLE_TOKENS = 0.05
 """Tokens a drafted round below which the geometric curve is called good enough."""
-ALWAYS_OFFERED = 0.995
+SILENT_SHARE = 0.05
+"""A drafter that is silent in more rounds than these is said to be; a reply's end alone is less."""
 
 
 def acceptance_by_position(
@@ -75,20 +76,19 @@ def _geometric_text(curves: Sequence[Acceptance]) -> str:
             "A geometric curve through the first position would do here: it is off by at most "
             f"{abs(off[worst]):.2f} tokens a drafted round ({count})."
         )
-    middle = (
-        f"; the median error of {count} is {statistics.median(map(abs, off)):.2f} tokens" if len(curves) > 1 else ""
-    )
+    found, middle = drafted_round(curve, length), statistics.median(map(abs, off))
+    rest = f"; of {count} the median is off by {middle:.2f}" if len(curves) > 1 else ""
     return (
-        f"A geometric curve through the first position is off by {off[worst]:+.2f} tokens a drafted round "
-        f"at {length} draft tokens ({_curve_name(curve)} on {plain(curve.workload, 40)}): it says "
-        f"{1 + sum(geometric(curve)):.2f}, found is {1 + sum(curve.survival):.2f}{middle}."
+        f"A geometric curve through the first position is off by {off[worst]:+.2f} tokens a drafted round at {length} draft "
+        f"tokens ({_curve_name(curve)} on {plain(curve.workload, 40)}): it says {1 + sum(geometric(curve)):.2f}, found "
+        f"{_tokens(found)}{rest}."
     )
 
 
 def _offer_text(curves: Sequence[Acceptance]) -> str:
     """In how many rounds a drafter that may stay silent proposes anything."""
     parts = []
-    for key in in_order((curve.drafter, curve.draft) for curve in curves if curve.offer_rate < ALWAYS_OFFERED):
+    for key in in_order((curve.drafter, curve.draft) for curve in curves if 1 - curve.offer_rate > SILENT_SHARE):
         rates = [curve.offer_rate for curve in curves if (curve.drafter, curve.draft) == key]
         name = _drafter_name(*key)
         span = percent(min(rates)) if len(rates) == 1 else f"{percent(min(rates))} to {percent(max(rates))}"
@@ -196,7 +196,7 @@ def _curve_rows(curve: Acceptance, workload_class: str) -> Iterable[tuple[str, .
             _share(curve, position),
             f"{hazard:.3f}",
             percent(constant[position - 1]),
-            with_bounds(drafted_round(curve, position)),
+            _tokens(drafted_round(curve, position)),
             short(1 + sum(constant[:position])),
             percent(curve.offer_rate),
             _evidence(curve),
@@ -218,6 +218,11 @@ def _share(curve: Acceptance, position: int) -> str:
     low, high = (bounds[position - 1] for bounds in _bounds(curve))
     value = percent(curve.survival[position - 1])
     return value if low == high else f"{value} ({percent(low)} to {percent(high)})"
+
+
+def _tokens(found: Interval) -> str:
+    """Tokens a round with bounds, where there are any."""
+    return with_bounds(found) if found.high > found.low else short(found.value)
 
 
 def _hazards(curve: Acceptance) -> list[float]:

@@ -7,6 +7,7 @@ from .acceptance import acceptance_by_position
 from .checked import forecast_against_measured
 from .lengths import speed_over_length
 from .passes import verification_cost
+from .quantization import quantization
 from .rounds import round_breakdown
 
 
@@ -29,4 +30,5 @@ def all_sections(
         verification_cost(calibration, all_rows),
         round_breakdown(calibration.rounds, checks),
         acceptance_by_position(calibration, settings, profile.prompts if profile else ()),
+        quantization(recommendation, calibration, profile, rows),
     )
