@@ -23,7 +23,7 @@ from ..model.ladder import ROW_LOG_SD
 from ..model.recipe import RECIPES
 from ..model.steps import BeyondTable, StepTable
 from ..profiler.records import Candidate, Profile, Setting
-from . import evidence, replies, reported, rounds
+from . import evidence, replies, reported, rounds, spread
 from .acceptance_checks import acceptance_checks
 from .clocks import WALL, WORDS, on_clock
 from .evidence import Drift, Pair
@@ -46,6 +46,7 @@ from .records import (
     Interval,
     Overhead,
     QuantEfficiency,
+    ReplySpread,
     RoundBreakdown,
     RoundTerm,
     SettingForecast,
@@ -132,7 +133,7 @@ class Calibrated:
         sd = self.session_noise(setting)
         session = log_noise(generator(self.seed, "session", setting, workload), self.replicates, sd)
         speed, baseline = found.tokens_per_second, plain.tokens_per_second
-        ceiling = perfect_acceptance(self._cost(setting), setting.draft_tokens, context)
+        ceiling = perfect_acceptance(self.round_cost(setting), setting.draft_tokens, context)
         return SettingForecast(
             setting=setting,
             workload=workload,
@@ -150,10 +151,34 @@ class Calibrated:
             provenance=self._provenance(setting, workload, found),
         )
 
+    def reply_spread(self, setting: Setting, workload: str) -> ReplySpread | None:
+        """How far single replies to the profile's prompts lie apart; None where acceptance is not known reply by reply."""
+        found = self._replies(setting, workload)
+        if not spread.known_by_reply(self.profile, setting, found):
+            return None
+        cost, factor = self.round_cost(setting), self._round_factor(setting, workload, found)[:1]
+        alone = [
+            forecast_workload(cost, (reply,), np.ones((1, 1)), factor) for reply in found.replies if reply.law.rounds
+        ]
+        speeds = np.array([one.tokens_per_second[0] for one in alone])
+        return spread.spread_of(speeds, spread.repeat_log_sd(self.profile, setting.target)) if alone else None
+
     def session_noise(self, setting: Setting) -> float:
         """Log sd of what a validation session would measure of `setting` beside its plain baseline."""
         apart = setting.draft_tokens > 0 and not reported.rows_of(self.profile, Pair.of(setting))
         return float(np.hypot(self.session_log_sd, self.priors.minutes_apart_log_sd if apart else 0.0))
+
+    def round_cost(self, setting: Setting) -> RoundCost:
+        """What its rounds cost, with replicates; a plain step where it drafts nothing. Raises NotCalibrated."""
+        if setting.draft_tokens:
+            return self._pair(setting).cost
+        return RoundOfParts(("verification",), self._table(setting.target), None, NO_OVERHEAD, np.ones(1))
+
+    def offer_rate(self, setting: Setting, workload: str) -> float:
+        """Share of rounds in which something is drafted. Raises NotCalibrated."""
+        laws = [reply.law for reply in self._replies(setting, workload).replies]
+        rounds_of = sum(law.rounds for law in laws)
+        return sum(law.offer_rate * law.rounds for law in laws) / max(rounds_of, 1e-12)
 
     def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
         """A round at the profile's reference speed, term by term.
@@ -236,7 +261,7 @@ class Calibrated:
     def _computed(self, setting: Setting, workload: str) -> WorkloadForecast:
         found = self._replies(setting, workload)
         weights, powers = self._weights(workload, found.places), self._stretch(workload, found.places)
-        cost, factor = self._cost(setting), self._round_factor(setting, workload, found)
+        cost, factor = self.round_cost(setting), self._round_factor(setting, workload, found)
         result = forecast_workload(cost, found.replies, np.ones_like(weights), factor)
         resampled = forecast_workload(cost, found.replies, weights, factor)
         speeds = stretched(resampled.tokens_per_second, result.tokens_per_second, powers)
@@ -268,9 +293,9 @@ class Calibrated:
         """What a run's rounds take over timed ones (1 + replicates,). What makes timed plain steps read long or short, against
         runs, belongs to the token that a step emits: a drafting round has it once, not in each of its passes."""
         factor = self.reply_factor(setting.target, workload)
-        if setting.draft_tokens == 0 or isinstance(self._cost(setting), WholeRounds):
+        if setting.draft_tokens == 0 or isinstance(self.round_cost(setting), WholeRounds):
             return factor
-        alone = forecast_workload(self._cost(setting), found.replies, np.ones((1, len(found.replies))), np.ones(1))
+        alone = forecast_workload(self.round_cost(setting), found.replies, np.ones((1, len(found.replies))), np.ones(1))
         step = self._table(setting.target).lookup(1, alone.mean_context).seconds[0, 0]
         return 1 + (factor - 1) * step / alone.round_seconds
 
@@ -327,11 +352,6 @@ class Calibrated:
                 return pair
         name = f"{wanted.target} x {wanted.draft or wanted.drafter}"
         raise NotCalibrated(f"{name}: its rounds cannot be modelled from this profile: profile its rounds")
-
-    def _cost(self, setting: Setting) -> RoundCost:
-        if setting.draft_tokens:
-            return self._pair(setting).cost
-        return RoundOfParts(("verification",), self._table(setting.target), None, NO_OVERHEAD, np.ones(1))
 
     def _provenance(self, setting: Setting, workload: str, found: WorkloadForecast) -> str:
         if self._table(setting.target).prior:
@@ -396,7 +416,6 @@ class Calibrated:
         survival = replies.known_survival(found, setting.draft_tokens)
         bounds = [self._interval(drawn) for drawn in self.survival_draws(setting, workload).T[: survival.size]]
         rounds_of = [reply.law for reply in found.replies]
-        total = sum(law.rounds for law in rounds_of)
         return Acceptance(
             target=setting.target,
             drafter=setting.drafter,
@@ -405,7 +424,7 @@ class Calibrated:
             survival=tuple(float(s) for s in survival),
             survival_low=tuple(bound.low for bound in bounds),
             survival_high=tuple(bound.high for bound in bounds),
-            offer_rate=sum(law.offer_rate * law.rounds for law in rounds_of) / max(total, 1e-12),
+            offer_rate=self.offer_rate(setting, workload),
             prompts=len(set(found.places)),
             positions=round(sum(law.tokens for law in rounds_of)),
             source=f"prior: {found.source} of {found.borrowed_from}" if found.borrowed_from else found.source,

@@ -9,6 +9,7 @@ from .lengths import speed_over_length
 from .passes import verification_cost
 from .quantization import quantization
 from .rounds import round_breakdown
+from .spread import reply_spread
 
 
 def all_sections(
@@ -31,4 +32,5 @@ def all_sections(
         round_breakdown(calibration.rounds, checks),
         acceptance_by_position(calibration, settings, profile.prompts if profile else ()),
         quantization(recommendation, calibration, profile, rows),
+        reply_spread(validation, settings),
     )

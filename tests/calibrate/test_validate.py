@@ -14,6 +14,7 @@ from specgauge.calibrate.records import (
     Chosen,
     Interval,
     Recommendation,
+    ReplySpread,
     RoundBreakdown,
     SettingForecast,
     TargetRef,
@@ -88,6 +89,10 @@ class HandMade:
 
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         return forecast_of(setting, workload)
+
+    def reply_spread(self, setting: Setting, workload: str) -> ReplySpread:
+        speed = FORECASTS[setting.drafter]
+        return ReplySpread(low=0.8 * speed, median=speed, high=1.2 * speed)
 
     def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
         return RoundBreakdown(
