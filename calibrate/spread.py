@@ -18,7 +18,7 @@ from .replies import WorkloadReplies
 
 OWN_ROUNDS = ("plain", "matches", "rounds")
 QUANTILES = (0.05, 0.5, 0.95)
-NOISE_POINTS = norm.ppf((np.arange(41) + 0.5) / 41)
+NOISE_POINTS = norm.ppf((np.arange(401) + 0.5) / 401)
 """Normal noise as equally likely points."""
 
 

@@ -12,6 +12,10 @@ from .series import PLAIN, in_order, looks_of_pairs
 
 NEGLIGIBLE_TOKENS = 0.05
 """Tokens a drafted round below which the geometric curve is called good enough."""
+APART = 0.18
+"""Of a position, between the markers of two drafters."""
+BROKEN = ("dash", "dot", "dashdot", "longdash")
+"""Lines of geometric curves in one panel, told apart in grey too."""
 SILENT_SHARE = 0.05
 """A drafter that is silent in more rounds than these is said to be; a reply's end alone is less."""
 
@@ -35,8 +39,8 @@ def acceptance_by_position(
         id=id_,
         finding=f"{_geometric_text(curves)}{_offer_text(curves)}",
         reading="A marker is the share of drafts whose first tokens up to there were all accepted, over rounds in which "
-        "something was drafted, with its interval for other prompts of the workload. Dashed: a geometric curve, the first "
-        "position's rate at every position. Hollow: not measured on this target and drafter (borrowed, reported or given)."
+        "something was drafted, with its interval for other prompts of the workload. Broken lines: geometric curves, the rate "
+        "of the drafter's first position at every position. Hollow: not measured on this target and drafter (borrowed, reported or given)."
         + (" Last panel: replayed acceptance, which forecasts rest on, beside real rounds." if checks else ""),
         panels=(*_curve_panels(curves, looks, classes), *([_check_panel(checks, looks)] if checks else [])),
         table=_table(calibration.acceptance, checks, classes),
@@ -69,19 +73,20 @@ def _geometric_text(curves: Sequence[Acceptance]) -> str:
     """How far tokens of a drafted round are off by the geometric curve, at the longest draft known."""
     off = [sum(geometric(curve)) - sum(curve.survival) for curve in curves]
     worst = max(range(len(off)), key=lambda place: abs(off[place]))
-    curve, length = curves[worst], len(curves[worst].survival)
+    curve, length, miss = curves[worst], len(curves[worst].survival), abs(off[worst])
     count = f"{len(curves)} curve{'s' if len(curves) > 1 else ''}"
-    if abs(off[worst]) < NEGLIGIBLE_TOKENS:
+    if miss < NEGLIGIBLE_TOKENS:
         return (
-            "A geometric curve through the first position would do here: it is off by at most "
-            f"{abs(off[worst]):.2f} tokens a drafted round ({count})."
+            f"A geometric curve through the first position would do here: it misses by {miss:.2f} tokens a drafted round at "
+            f"most ({count})."
         )
-    found, middle = drafted_round(curve, length), statistics.median(map(abs, off))
-    rest = f"; of {count} the median is off by {middle:.2f}" if len(curves) > 1 else ""
+    found, said = drafted_round(curve, length), 1 + sum(geometric(curve))
+    inside = ", an interval that holds both" if found.low <= said <= found.high else ""
+    rest = f"; over {count} the median miss is {statistics.median(map(abs, off)):.2f}" if len(curves) > 1 else ""
     return (
-        f"A geometric curve through the first position is off by {off[worst]:+.2f} tokens a drafted round at {length} draft "
-        f"tokens ({_curve_name(curve)} on {plain(curve.workload, 40)}): it says {1 + sum(geometric(curve)):.2f}, found "
-        f"{_tokens(found)}{rest}."
+        f"A geometric curve through the first position misses most on {plain(curve.workload, 40)} with {_curve_name(curve)}: "
+        f"at {length} draft tokens it says {short(said)} tokens a drafted round, {miss:.2f} too "
+        f"{'many' if off[worst] > 0 else 'few'}; {_tokens(found)} were found{inside}{rest}."
     )
 
 
@@ -107,18 +112,22 @@ def _curve_panels(
         for target in in_order(curve.target for curve in here):
             x = Axis("position in the draft", deepest + 0.5, 0.5, ticks=ticks, zero_line=False)
             plot = Plot(x, Axis("accepted up to here, % of drafts", 104.0))
-            for curve in (curve for curve in here if curve.target == target):
-                _draw_curve(plot, curve, looks[curve.drafter, curve.draft])
+            mine = [curve for curve in here if curve.target == target]
+            for index, curve in enumerate(mine):
+                aside = APART * (index - (len(mine) - 1) / 2)
+                look = looks[curve.drafter, curve.draft]
+                _draw_curve(plot, curve, Style(look.colour, look.symbol, BROKEN[index % len(BROKEN)]), aside)
             kind = classes.get(workload, "")
             words = f" ({plain(kind, 20)})" if kind and kind != workload else ""
             yield plot.panel(f"{plain(workload, 40)}{words}, {plain(target, 40)}")
 
 
-def _draw_curve(plot: Plot, curve: Acceptance, look: Style) -> None:
-    places = [float(position) for position in range(1, len(curve.survival) + 1)]
+def _draw_curve(plot: Plot, curve: Acceptance, look: Style, aside: float) -> None:
+    """Markers a little `aside`, so that bars of several drafters do not cover each other."""
+    places = [position + aside for position in range(1, len(curve.survival) + 1)]
     name = _drafter_name(curve.drafter, curve.draft)
-    dashed = Style(look.colour, look.symbol, "dash")
-    plot.traces.append(line(places, [100 * value for value in geometric(curve)], f"{name}, geometric", dashed))
+    constant = line(places, [100 * value for value in geometric(curve)], f"{name}, geometric", look)
+    plot.traces.append(constant | {"showlegend": False})
     shown = [
         Interval(value=100 * value, low=100 * least, high=100 * most)
         for value, least, most in zip(curve.survival, *_bounds(curve), strict=True)

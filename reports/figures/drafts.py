@@ -55,17 +55,16 @@ def draft_panels(
 
 
 def drafts_text(comparisons: Sequence[Comparison], models: Mapping[str, ModelFile]) -> str:
-    """By workload, of the first target there: what each draft costs and gives."""
+    """By workload, of the first target there: what each draft gives and costs."""
     parts = []
     for workload in in_order(item.workload for item in comparisons):
         first = next(item for item in comparisons if item.workload == workload)
         ranked = sorted(first.drafts, key=lambda draft: draft.step.value)
-        drafts = "; ".join(
-            f"{_name(draft.curve, models)}: {short(1e3 * draft.step.value)} ms a step, {_tokens(draft.tokens)} tokens a "
-            "drafted round"
-            for draft in ranked[:4]
+        drafts = ", ".join(
+            f"{_name(draft.curve, models)} {_tokens(draft.tokens)} tokens a drafted round at {_step_text(draft)} a step"
+            for draft in ranked[:3]
         )
-        parts.append(f"{plain(workload, 40)}, {first.draft_tokens} draft tokens of {plain(first.target, 28)}: {drafts}")
+        parts.append(f"{plain(workload, 40)}, {_length_text(first)} on {plain(first.target, 28)}: {drafts}")
     return f"{'. '.join(text[:1].upper() + text[1:] for text in parts)}."
 
 
@@ -99,29 +98,39 @@ def _length(curves: Sequence[Acceptance], forecasts: Sequence[SettingForecast]) 
 
 
 def _panel(comparison: Comparison, looks: Mapping[tuple[str, str], Style], models: Mapping[str, ModelFile]) -> Panel:
-    drafts, length = comparison.drafts, comparison.draft_tokens
+    drafts = comparison.drafts
     plot = Plot(
         Axis("a plain step of the draft, ms", 1.15e3 * max(draft.step.high for draft in drafts)),
         Axis("tokens a drafted round", 1.1 * max(draft.tokens.high for draft in drafts)),
     )
     for draft in drafts:
         curve = draft.curve
-        step = Interval(value=1e3 * draft.step.value, low=1e3 * draft.step.low, high=1e3 * draft.step.high)
         text = (
-            f"{plain(curve.draft, 40)}, {mebibytes(models[curve.draft].size_bytes)}: a step takes {with_bounds(step)} ms; "
-            f"{_tokens(draft.tokens)} tokens a drafted round at {length} draft tokens"
+            f"{plain(curve.draft, 40)}, {_name(curve, models)}: a step takes {_step_text(draft)}; {_tokens(draft.tokens)} "
+            f"tokens a drafted round at {_length_text(comparison)}"
         )
         look = looks[curve.drafter, curve.draft]
-        plot.traces.append(points([step], [draft.tokens], _name(curve, models), look, [text]))
-    plural = "s" if length > 1 else ""
+        plot.traces.append(points([_in_milliseconds(draft.step)], [draft.tokens], _name(curve, models), look, [text]))
     place = f"{plain(comparison.workload, 40)}, {plain(comparison.target, 40)}"
-    return plot.panel(f"drafts at {length} draft token{plural}: {place}")
+    return plot.panel(f"{_length_text(comparison)}: {place}")
 
 
 def _name(curve: Acceptance, models: Mapping[str, ModelFile]) -> str:
     model = models[curve.draft]
     size = f" ({mebibytes(model.size_bytes)})" if model.size_bytes else ""
     return f"{plain(model.quant or curve.draft, 20)}{size}"
+
+
+def _length_text(comparison: Comparison) -> str:
+    return f"{comparison.draft_tokens} draft token{'s' if comparison.draft_tokens > 1 else ''}"
+
+
+def _step_text(draft: Draft) -> str:
+    return f"{with_bounds(_in_milliseconds(draft.step))} ms"
+
+
+def _in_milliseconds(seconds: Interval) -> Interval:
+    return Interval(value=1e3 * seconds.value, low=1e3 * seconds.low, high=1e3 * seconds.high)
 
 
 def _tokens(found: Interval) -> str:

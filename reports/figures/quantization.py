@@ -118,8 +118,8 @@ def _finding(arms: Sequence[_Arm], models: Mapping[str, ModelFile]) -> str:
         text = (
             f"{plain(workload, 40)}: fastest by forecast is {_named(first, models)}, {tokens_per_second(first.speed)}"
         )
-        rest = ", ".join(f"{_quant(arm.setting)} {with_bounds(arm.speed)}" for arm in others[:3])
-        parts.append(f"{text}; at their best: {rest}" if rest else text)
+        rest = ", ".join(f"{_quant(arm.setting)} reaches {with_bounds(arm.speed)} at best" for arm in others[:3])
+        parts.append(f"{text}; {rest}" if rest else text)
     return f"{'. '.join(text[:1].upper() + text[1:] for text in parts)}."
 
 

@@ -7,12 +7,12 @@ from statistics import median, quantiles
 from ...calibrate.records import Interval, ReplySpread, Validation, ValidationRow
 from ...profiler.records import Setting
 from ..numbers import plain, short
-from ..panels import REFERENCE, Axis, Panel, Plot, Section, Style, Table, Trace, exact, line, points, transparent
+from ..panels import Axis, Panel, Plot, Section, Style, Table, Trace, exact, line, points, transparent
 from ..verdict import setting_name
 from .series import drafter_key, in_order, styles
 
 SHOWN_REPLIES = 120
-"""Of each setting, as dots; more of them are thinned out evenly by speed."""
+"""Of each setting, as strokes; more of them are thinned out evenly by speed."""
 FEWEST_REPLIES = 5
 """Below this a share of 5 % is no figure."""
 
@@ -69,8 +69,8 @@ def reply_spread(validation: Validation | None, settings: Iterable[Setting] = ()
     return Section(
         id=id_,
         finding=_finding(known),
-        reading="Each dot is one reply, as the clock gave it: drift of the session is not divided out. The filled marker is the "
-        "median, its bar 5 to 95 % of replies, the star the fastest. A line above the dots is the forecast of 5 to 95 % with a "
+        reading="Each stroke is one reply, as the clock gave it: drift of the session is not divided out. The marker is the "
+        "median, its bar 5 to 95 % of replies, the star the fastest. The line above is the forecast of 5 to 95 % with a "
         "tick at its median, from each prompt's own rounds and the noise that plain replies had while profiling; there is none "
         "where acceptance is not known reply by reply.",
         panels=tuple(_panels(known, looks)),
@@ -85,12 +85,12 @@ def _finding(known: Sequence[Replies]) -> str:
         here = [replies for replies in known if replies.row.workload == workload]
         first = next((replies for replies in here if replies.row.chosen), None) or max(here, key=lambda r: r.everyday)
         text = (
-            f"{plain(workload, 40)}, {setting_name(first.row.config, 24)}: the fastest of {len(first.row.reply_speeds)} "
-            f"replies was {short(first.peak)} tokens/s, the figure people quote; everyday is {short(first.everyday)} "
-            f"({short(first.low)} to {short(first.high)})"
+            f"{plain(workload, 40)}: everyday is {short(first.everyday)} tokens/s (5 to 95 % of replies: {short(first.low)} to "
+            f"{short(first.high)}); the fastest of {len(first.row.reply_speeds)}, the figure people quote, was "
+            f"{short(first.peak)}, with {setting_name(first.row.config, 24)}"
         )
         base = next((replies for replies in here if _is_plain_of(replies.row, first.row)), None)
-        beside = f", plain {short(base.everyday)} ({short(base.low)} to {short(base.high)})" if base else ""
+        beside = f"; plain {short(base.everyday)} ({short(base.low)} to {short(base.high)})" if base else ""
         parts.append(text + beside)
     return f"{'. '.join(text[:1].upper() + text[1:] for text in parts)}."
 
@@ -116,7 +116,7 @@ def _panels(known: Sequence[Replies], looks: Mapping[tuple[str, ...], Style]) ->
 def _draw(plot: Plot, place: float, replies: Replies, look: Style) -> None:
     speeds = sorted(replies.row.reply_speeds)
     shown = [speeds[round(i * (len(speeds) - 1) / (SHOWN_REPLIES - 1))] for i in range(SHOWN_REPLIES)]
-    plot.traces.append(_dots(speeds if len(speeds) <= SHOWN_REPLIES else shown, place, look))
+    plot.traces.append(_strokes(speeds if len(speeds) <= SHOWN_REPLIES else shown, place, look))
     if replies.row.reply_spread is not None:
         _draw_forecast(plot, place - 0.3, replies.row.reply_spread, look)
     text = _hover(replies)
@@ -125,8 +125,8 @@ def _draw(plot: Plot, place: float, replies: Replies, look: Style) -> None:
     plot.traces.append(points(exact([replies.peak]), exact([place]), "", star, [text], [True], legend=False))
 
 
-def _dots(speeds: Sequence[float], place: float, look: Style) -> Trace:
-    """Replies as small dots below the median's marker; four digits are enough to see."""
+def _strokes(speeds: Sequence[float], place: float, look: Style) -> Trace:
+    """Replies as strokes below the median's marker; four digits are enough to see."""
     return {
         "type": "scatter",
         "mode": "markers",
@@ -142,7 +142,7 @@ def _dots(speeds: Sequence[float], place: float, look: Style) -> Trace:
 def _draw_forecast(plot: Plot, place: float, spread: ReplySpread, look: Style) -> None:
     text = f"forecast of single replies: {_forecast_text(spread)} tokens/s"
     ends = [spread.low, spread.median, spread.high]
-    thin = Style(look.colour if look.colour != REFERENCE else REFERENCE, look.symbol, "solid")
+    thin = Style(look.colour, look.symbol, "solid")
     plot.traces.append(line(ends, [place] * 3, "", thin, [text] * 3) | {"showlegend": False})
     tick = Style(look.colour, "line-ns", "solid")
     plot.traces.append(points(exact([spread.median]), exact([place]), "", tick, [text], legend=False))

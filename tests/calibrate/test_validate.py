@@ -90,7 +90,7 @@ class HandMade:
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         return forecast_of(setting, workload)
 
-    def reply_spread(self, setting: Setting, workload: str) -> ReplySpread:
+    def reply_spread(self, setting: Setting, workload: str) -> ReplySpread | None:
         speed = FORECASTS[setting.drafter]
         return ReplySpread(low=0.8 * speed, median=speed, high=1.2 * speed)
 

@@ -19,6 +19,7 @@ from specgauge.calibrate.records import (
     Interval,
     Overhead,
     Recommendation,
+    ReplySpread,
     RoundBreakdown,
     RoundCheck,
     RoundTerm,
@@ -48,6 +49,8 @@ CREATED = "2025-11-30T16:00:00Z"
 VERSION = "0.1.0"
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 LENGTHS = (1, 2, 3, 4, 6, 8)
+REPLY_SHARES = (0.7, 0.85, 0.95, 1.0, 1.05, 1.1, 1.3)
+"""Of the speed of a pass, what single replies reach."""
 PLAIN_SECONDS = {"F16": 0.0128, "Q8_0": 0.0117, "Q4_0": 0.0085}
 ROW_SECONDS = {"F16": 0.0021, "Q8_0": 0.0034, "Q4_0": 0.0047}
 SIZE_BYTES = {"F16": 270_885_888, "Q8_0": 144_811_008, "Q4_0": 77_571_072}
@@ -228,6 +231,8 @@ def _row(forecast: SettingForecast, noise: random.Random) -> ValidationRow:
         speed_up_high=forecast.speed_up * measured / expected.value * 1.03,
         repeats=5,
         speeds=(measured,) * 5,
+        reply_speeds=tuple(measured * share for share in REPLY_SHARES * 5),
+        reply_spread=ReplySpread(low=0.7 * expected.value, median=expected.value, high=1.25 * expected.value),
         end_to_end_tokens_per_second=measured * 0.86,
         accepted=320,
         drafted=610,

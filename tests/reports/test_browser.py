@@ -14,7 +14,15 @@ from .test_page import HOSTILE
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
-SECTIONS = ("forecast-against-measured", "speed-over-draft-length", "verification-cost", "where-a-round-goes")
+SECTIONS = (
+    "forecast-against-measured",
+    "speed-over-draft-length",
+    "verification-cost",
+    "where-a-round-goes",
+    "acceptance-by-position",
+    "quantization",
+    "spread-of-replies",
+)
 pytestmark = pytest.mark.browser
 
 

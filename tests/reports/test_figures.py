@@ -31,7 +31,7 @@ def traces(section: Section, kind: str) -> list[dict]:
 def test_every_panel_is_valid_plotly_with_units_and_numbers_below(demo: Sample):
     plotly = pytest.importorskip("plotly.graph_objects")
     found = sections(demo)
-    assert len(found) == 4
+    assert len(found) >= 6
     for section in found.values():
         assert section.finding.endswith(".") and any(digit in section.finding for digit in "0123456789")
         assert section.table is not None and section.table.rows
