@@ -20,9 +20,12 @@ from ..model.hardware import BandwidthCeiling
 from ..profiler.records import ModelFile, Profile, Setting
 from .fit import Calibrated, NotCalibrated
 from .intervals import generator, log_noise, percentile_interval
+from .maps import speed_maps
 from .records import Chosen, Interval, Recommendation, SettingForecast, TargetRef, WorkloadAdvice
 from .reported import speaks_of
 from .rounds import PLAIN_REMEDY
+from .what_if import kernel_reasons, what_ifs
+from .what_if_records import WhatIfRecord
 
 RULE_ACCEPTANCE = 0.60
 RULE_ACCEPTED = 1.5
@@ -74,6 +77,8 @@ def recommend(
     contests = {workload: _contest(calibrated, settings, (workload,)) for workload in workloads}
     mix = _contest(calibrated, settings, workloads)
     ceiling = _bandwidth_ceiling(calibrated, mix.chosen)
+    candidates = tuple(f for workload, contest in contests.items() for f in _forecasts(calibrated, workload, contest))
+    explored = what_ifs(calibrated, candidates)
     plain_of_chosen = mix.speed(_plain(mix))
     return Recommendation(
         created=created,
@@ -86,10 +91,8 @@ def recommend(
         forecast_tokens_per_second=_interval(calibrated, mix, "mix"),
         baseline_tokens_per_second=plain_of_chosen,
         reasons=(*_reasons(calibrated, mix, workloads), *_bandwidth_reason(calibrated, mix)),
-        workloads=tuple(_advice(calibrated, workload, contest) for workload, contest in contests.items()),
-        candidates=tuple(
-            f for workload, contest in contests.items() for f in _forecasts(calibrated, workload, contest)
-        ),
+        workloads=tuple(_advice(calibrated, workload, contest, explored) for workload, contest in contests.items()),
+        candidates=candidates,
         ceiling_tokens_per_second=ceiling.tokens_per_second if ceiling else None,
         bandwidth_share=ceiling.share(plain_of_chosen) if ceiling else None,
         dropped={**profile.dropped, **dropped},
@@ -102,6 +105,8 @@ def recommend(
             *(f"all workloads in equal shares: {sentence}" for sentence in _tie_reason(calibrated, mix, workloads)),
         ),
         command=command if isinstance(command, str) else command(mix.chosen),
+        what_if=explored,
+        speed_maps=speed_maps(calibrated, explored),
     )
 
 
@@ -171,14 +176,17 @@ def _forecasts(calibrated: Calibrated, workload: str, contest: _Contest) -> list
     ]
 
 
-def _advice(calibrated: Calibrated, workload: str, contest: _Contest) -> WorkloadAdvice:
+def _advice(
+    calibrated: Calibrated, workload: str, contest: _Contest, explored: tuple[WhatIfRecord, ...]
+) -> WorkloadAdvice:
+    kernels = kernel_reasons(explored, _discussed(contest), workload)
     return WorkloadAdvice(
         workload=workload,
         verdict=contest.decision.verdict,
         chosen=_chosen(calibrated.profile, contest.chosen),
         forecast_tokens_per_second=calibrated.forecast(contest.chosen, workload).tokens_per_second,
         baseline_tokens_per_second=contest.speed(_plain(contest)),
-        reasons=(*_reasons(calibrated, contest, (workload,)), *_bandwidth_reason(calibrated, contest)),
+        reasons=(*_reasons(calibrated, contest, (workload,)), *kernels, *_bandwidth_reason(calibrated, contest)),
     )
 
 

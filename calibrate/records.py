@@ -4,6 +4,8 @@ Required fields are those of docs/design.md, section 7; a reader may rely on the
 """
 
 from ..profiler.records import Record, Setting
+from .map_records import MemoryMap, SpeedMap
+from .what_if_records import WhatIfRecord
 
 
 class Interval(Record, kw_only=True):
@@ -217,6 +219,10 @@ class Recommendation(Record, kw_only=True):
     dropped: dict[str, str] = {}
     unsettled: tuple[str, ...] = ()
     command: str
+    what_if: tuple[WhatIfRecord, ...] = ()
+    """What a page needs to recompute speeds at another acceptance, draft length or context."""
+    speed_maps: tuple[SpeedMap, ...] = ()
+    memory_maps: tuple[MemoryMap, ...] = ()
 
 
 class ReplySpread(Record, kw_only=True):

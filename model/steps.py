@@ -78,9 +78,9 @@ class StepTable:
     def _one(self, widths: np.ndarray, context: np.ndarray) -> Lookup:
         """Seconds (..., K) of one stream's passes."""
         seconds = np.empty(self.seconds.shape[:-2] + widths.shape)
-        doubtful = (context > self._reach()) | self.prior
+        doubtful = (context > self.reach()) | self.prior
         remedies = ["profile this machine: nothing of this table was measured"] if self.prior else []
-        if (context > self._reach()).any():
+        if (context > self.reach()).any():
             remedies.append(f"measure passes at a context of {context.max():.0f} tokens")
         for value in np.unique(widths):
             chosen = widths == value
@@ -126,7 +126,7 @@ class StepTable:
         seconds = base + (context - start) / (end - start) * rise
         return np.where(inside, seconds, np.maximum(seconds, nearest / 4))
 
-    def _reach(self) -> float:
+    def reach(self) -> float:
         """The longest context that is trusted: one measured span (or 64 tokens) beyond the longest measured."""
         span = self.contexts[-1] - self.contexts[0] if self.contexts.size > 1 else self.contexts[-1]
         return float(self.contexts[-1] + max(span, 64))

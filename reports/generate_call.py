@@ -50,4 +50,5 @@ def _sampling(sampling: Sampling) -> list[str]:
 
 def _loaded(models: Sequence[ModelFile], label: str) -> str:
     model = next((model for model in models if model.label == label), None)
-    return label if model is None else f"{model.path} in {model.quant or 'its own quantization'}"
+    text = label if model is None else f"{model.path} in {model.quant or 'its own quantization'}"
+    return text if text.isprintable() else repr(text)  # a line end would end the comment

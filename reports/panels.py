@@ -17,6 +17,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star")
 DASHES = ("solid", "dash", "dashdot", "longdash", "longdashdot", "dot")
 REFERENCE = "#868e96"
 """Reference lines: a grey that shows on white and on black."""
+ON_BOTH = "#757d86"
+"""Of figures that stand on the page itself: a darker grey, read on white and on black."""
 
 Trace = dict[str, Any]
 
@@ -38,6 +40,16 @@ class Panel:
 
 
 @dataclass(frozen=True)
+class Part:
+    """What a section has beside its panels: the templates `name`.html, `name`.css and `name`.js, the JSON that the script
+    reads (safe inside a script element), and lines of text."""
+
+    name: str
+    data_json: str = "{}"
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Section:
     """One figure of the report. Without evidence `missing` says what to run, and there is no panel."""
 
@@ -47,6 +59,13 @@ class Section:
     panels: tuple[Panel, ...] = ()
     table: Table | None = None
     missing: str = ""
+    part: Part | None = None
+
+    @property
+    def title(self) -> str:
+        """Its name in the table of contents."""
+        words = self.id.replace("-", " ")
+        return f"{words[:1].upper()}{words[1:]}"
 
 
 @dataclass(frozen=True)
@@ -106,11 +125,13 @@ class Plot:
         span = [self.x.low, self.x.high if self.x.high is not None else 1.0]
         self.traces.append(line(span, [y, y], name, Style(REFERENCE, "circle", "dash")))
 
-    def marked(self, x: float, text: str) -> None:
-        """A dotted upright with a word at its top."""
+    def marked(self, x: float, text: str, level: int = 0) -> None:
+        """A dotted upright with a word at its top, `level` lines further down, on the side where there is room."""
         mark = {"color": REFERENCE, "width": 1, "dash": "dot"}
         self.shapes.append({"type": "line", "x0": x, "x1": x, "yref": "paper", "y0": 0, "y1": 1, "line": mark})
-        place = {"x": x, "xanchor": "left", "y": 1, "yref": "paper", "yanchor": "top"}
+        right = self.x.high is not None and x > self.x.low + 0.55 * (self.x.high - self.x.low)
+        place = {"x": x, "xanchor": "right" if right else "left", "y": 1, "yref": "paper", "yanchor": "top"}
+        place["yshift"] = -14 * level
         self.notes.append(place | {"text": text, "showarrow": False, "font": {"size": 11}})
 
 
@@ -175,6 +196,42 @@ def bars(x: Sequence[float], y: Sequence[float], name: str, colour: str, pattern
     fill = {"color": colour, "pattern": {"shape": pattern, "size": 6, "solidity": 0.2, "fillmode": "overlay"}}
     trace: Trace = {"type": "bar", "x": list(x), "y": list(y), "name": label(name), "marker": fill}
     return trace | _hover(hover)
+
+
+@dataclass(frozen=True)
+class GridCell:
+    """A cell of a grid at whole coordinates: its colour, dark text on it, and whether it is hatched as extrapolated."""
+
+    x: int
+    y: int
+    colour: str
+    text: str
+    hover: str
+    hatched: bool = False
+
+
+def grid_cells(cells: Sequence[GridCell], ink: str) -> Trace:
+    """Cells as bars, which unlike plotly's heat maps can be hatched; `ink` of text and hatching."""
+    pattern = {"shape": ["/" if cell.hatched else "" for cell in cells], "fgcolor": ink, "fgopacity": 0.28, "size": 7}
+    pattern |= {"solidity": 0.12, "fillmode": "overlay"}
+    trace: Trace = {"type": "bar", "x": [cell.x for cell in cells], "y": [0.96] * len(cells), "width": 0.96}
+    trace |= {"base": [cell.y - 0.48 for cell in cells], "showlegend": False, "name": ""}
+    trace |= {"text": [cell.text for cell in cells], "textposition": "inside", "insidetextanchor": "middle"}
+    trace |= {"textangle": 0, "constraintext": "none", "textfont": {"color": ink, "size": 12}, "cliponaxis": False}
+    trace["marker"] = {"color": [cell.colour for cell in cells], "line": {"width": 0}, "pattern": pattern}
+    return trace | _hover([cell.hover for cell in cells])
+
+
+def lying_bar(y: float, x: Interval, colour: str, pattern: str, hover: str, text: str, hollow: bool = False) -> Trace:
+    """A bar from 0 to the right with its interval; `text` stands inside its foot. Hollow: a bound, not a speed."""
+    trace = bars([x.value], [y], "", colour, pattern, [hover])
+    trace |= {"orientation": "h", "showlegend": False, "width": 0.66, "text": [text], "textposition": "inside"}
+    trace |= {"insidetextanchor": "start", "textangle": 0, "constraintext": "none"}
+    if hollow:
+        trace["marker"] = {"color": transparent(colour, 0.12), "line": {"color": colour, "width": 1}}
+        return trace | {"textfont": {"color": ON_BOTH, "weight": 600}}
+    trace |= {"textfont": {"color": "#ffffff", "weight": 600}}
+    return trace | {"error_x": _error_bars([x], Style(REFERENCE, "circle", "solid"))}
 
 
 def transparent(colour: str, opacity: float) -> str:

@@ -91,6 +91,20 @@ def headline(verdicts: tuple[WorkloadVerdict, ...], recommendation: Recommendati
     return "; ".join(parts) + "."
 
 
+def answer(verdict: WorkloadVerdict) -> str:
+    """What to do on one workload, with both speeds: measured side by side where they were, else forecast."""
+    name = plain(verdict.workload, 40)
+    both = verdict.measured is not None and verdict.plain_measured is not None
+    chosen = short(verdict.measured.value if both and verdict.measured else verdict.forecast.value)
+    base = short(verdict.plain_measured.value if both and verdict.plain_measured else verdict.plain_forecast)
+    how = "measured" if both else "forecast"
+    if not verdict.speculates:
+        told = "a tie, stay plain" if verdict.verdict == "tie" else "do not speculate"
+        return f"{name}: {told}, {base} tokens/s ({how})"
+    told = "a tie, speculating gives" if verdict.verdict == "tie" else "speculate,"
+    return f"{name}: {told} {chosen} tokens/s against {base} plain ({how})"
+
+
 def mix_text(recommendation: Recommendation, profile: Profile) -> str:
     """One setting for all workloads in equal shares; empty where there is only one workload."""
     if len(recommendation.workloads) < 2:
@@ -173,7 +187,7 @@ def missing_text(validation: Validation | None) -> str:
 def _joined(advice: WorkloadAdvice, rows: tuple[ValidationRow, ...], profile: Profile, ceiling: str) -> WorkloadVerdict:
     setting = chosen_setting(profile, advice.chosen)
     here = [row for row in rows if row.workload == advice.workload and row.config.target == setting.target]
-    row = next((row for row in here if _same_run(row.config, setting)), None)
+    row = next((row for row in here if same_run(row.config, setting)), None)
     base = next((row for row in here if row.config.drafter == "none"), None)
     paired = row is not None and base is not None and setting.drafter != "none"
     return WorkloadVerdict(
@@ -198,7 +212,7 @@ def measured_interval(row: ValidationRow) -> Interval:
     return Interval(value=row.measured, low=row.measured_low, high=row.measured_high)
 
 
-def _same_run(one: Setting, other: Setting) -> bool:
+def same_run(one: Setting, other: Setting) -> bool:
     """Equal in what decides a round; context and streams are the profile's."""
     return (one.drafter, one.draft, one.draft_tokens, one.ngram_size, one.p_min) == (
         other.drafter,

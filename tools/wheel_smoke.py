@@ -20,7 +20,11 @@ def main(environment: str) -> str:
     for name in names:
         importlib.import_module(name)
     rooms = importlib.resources.files("specgauge")
-    missing = [f for f in ("py.typed", "reports/templates/report.html") if not rooms.joinpath(f).is_file()]
+    missing = [
+        f
+        for f in ("py.typed", "reports/templates/report.html", "reports/templates/what_if.js")
+        if not rooms.joinpath(f).is_file()
+    ]
     if missing:
         return f"smoke: the wheel lacks {', '.join(missing)}: add it to package-data in pyproject.toml"
     print(f"smoke: {len(names)} modules imported from the wheel")

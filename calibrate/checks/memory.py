@@ -53,6 +53,8 @@ class MemoryOptions:
     host_bytes: float | None = None
     runtime_bytes: float | None = None
     """Device context, kernels and batch buffers; None: a prior."""
+    more_streams: tuple[int, ...] = ()
+    """Numbers of streams that a region shows beside one and those asked for."""
     kv: KvTypes = field(init=False)
     draft_kv: KvTypes = field(init=False)
 
@@ -77,10 +79,10 @@ def check_memory(
     target: Checkpoint, drafts: Sequence[Checkpoint], options: MemoryOptions, engine: EngineRules
 ) -> tuple[MemoryCheck, ...]:
     """One check for each draft that could work, one for the built-in head; of the target alone where there is neither."""
-    checks = [_check(target, draft, draft.head_kind or "model", options, engine) for draft in drafts]
+    checks = [check_drafter(target, draft, draft.head_kind or "model", options, engine) for draft in drafts]
     if target.mtp_shape is not None:
-        checks.append(_check(target, None, "mtp", options, engine))
-    return tuple(checks or [_check(target, None, "none", options, engine)])
+        checks.append(check_drafter(target, None, "mtp", options, engine))
+    return tuple(checks or [check_drafter(target, None, "none", options, engine)])
 
 
 def candidate_findings(candidate: Candidate, models: Sequence[ModelFile], engine: str = LLAMA_CPP) -> list[Finding]:
@@ -142,9 +144,10 @@ def memory_findings(check: MemoryCheck, target: Checkpoint, free: FreeMemory) ->
     return [*found, *spill_risk(free, check.verdict, check.spare_bytes), *_context_lost(check)]
 
 
-def _check(
+def check_drafter(
     target: Checkpoint, draft: Checkpoint | None, drafter: str, options: MemoryOptions, engine: EngineRules
 ) -> MemoryCheck:
+    """One drafter by kind: none, model, ngram (no weights, but room for its drafts), mtp or the kind of a head."""
     context = options.context_of(target)
     blank = MemoryCheck(
         drafter=drafter,
@@ -233,7 +236,7 @@ def _with_region(
         free_bytes,
         sorted({*SHOWN_DRAFT_TOKENS, check.draft_tokens} if check.drafter != "none" else {0}),
         sorted({*(context for context in SHOWN_CONTEXTS if context <= limit), check.context}),
-        sorted({1, check.streams}),
+        sorted({1, check.streams, *options.more_streams}),
         options.kv,
         context_limit=limit,
         draft_limit=max(DRAFT_LIMIT, check.draft_tokens),

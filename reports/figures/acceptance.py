@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from ...calibrate.records import Acceptance, AcceptanceCheck, Calibration, Interval
+from ...model.survival import geometric_survival, hazards
 from ...profiler.records import Prompt, Setting
 from ..numbers import percent, plain, short, with_bounds
 from ..panels import Axis, Panel, Plot, Section, Style, Table, band, exact, line, points
@@ -48,9 +49,8 @@ def acceptance_by_position(
 
 
 def geometric(curve: Acceptance) -> tuple[float, ...]:
-    """S_1^j: what a constant rate, that of the first position, would give (arXiv 2211.17192, section 3.1)."""
-    first = curve.survival[0]
-    return tuple(first**position for position in range(1, len(curve.survival) + 1))
+    """S_1^j: what a constant rate, that of the first position, would give."""
+    return tuple(float(value) for value in geometric_survival(curve.survival[0], len(curve.survival)))
 
 
 def drafted_round(curve: Acceptance, draft_tokens: int) -> Interval:
@@ -70,24 +70,30 @@ def _bounds(curve: Acceptance) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def _geometric_text(curves: Sequence[Acceptance]) -> str:
-    """How far tokens of a drafted round are off by the geometric curve, at the longest draft known."""
-    off = [sum(geometric(curve)) - sum(curve.survival) for curve in curves]
-    worst = max(range(len(off)), key=lambda place: abs(off[place]))
-    curve, length, miss = curves[worst], len(curves[worst].survival), abs(off[worst])
-    count = f"{len(curves)} curve{'s' if len(curves) > 1 else ''}"
-    if miss < NEGLIGIBLE_TOKENS:
-        return (
-            f"A geometric curve through the first position would do here: it misses by {miss:.2f} tokens a drafted round at "
-            f"most ({count})."
+    """By workload, of the drafter that gives most, how far tokens of a drafted round are off by the geometric curve."""
+    parts = []
+    for workload in in_order(curve.workload for curve in curves):
+        mine = [curve for curve in curves if curve.workload == workload]
+        best = max(mine, key=lambda curve: curve.offer_rate * sum(curve.survival))
+        length, miss = len(best.survival), _miss(best)
+        off = (
+            f"{abs(miss):.2f} too {'many' if miss > 0 else 'few'}"
+            if abs(miss) >= NEGLIGIBLE_TOKENS
+            else "which will do"
         )
-    found, said = drafted_round(curve, length), 1 + sum(geometric(curve))
-    inside = ", an interval that holds both" if found.low <= said <= found.high else ""
-    rest = f"; over {count} the median miss is {statistics.median(map(abs, off)):.2f}" if len(curves) > 1 else ""
-    return (
-        f"A geometric curve through the first position misses most on {plain(curve.workload, 40)} with {_curve_name(curve)}: "
-        f"at {length} draft tokens it says {short(said)} tokens a drafted round, {miss:.2f} too "
-        f"{'many' if off[worst] > 0 else 'few'}; {_tokens(found)} were found{inside}{rest}."
-    )
+        parts.append(
+            f"{plain(workload, 40)}: {_drafter_name(best.drafter, best.draft)} on {plain(best.target, 28)} gives "
+            f"{_tokens(drafted_round(best, length))} tokens in a round of {length} drafted; a geometric curve through the "
+            f"first would say {short(1 + sum(geometric(best)))}, {off}"
+        )
+    text = ". ".join(f"{part[:1].upper()}{part[1:]}" for part in parts)
+    middle = statistics.median(abs(_miss(curve)) for curve in curves)
+    return f"{text}. Over {len(curves)} curves the median miss is {middle:.2f}." if len(curves) > 1 else f"{text}."
+
+
+def _miss(curve: Acceptance) -> float:
+    """Tokens of a drafted round that the geometric curve says too many."""
+    return sum(geometric(curve)) - sum(curve.survival)
 
 
 def _offer_text(curves: Sequence[Acceptance]) -> str:
@@ -140,7 +146,7 @@ def _curve_hover(curve: Acceptance, name: str) -> list[str]:
     return [
         f"{name}, position {position}: {_share(curve, position)} of drafts accepted up to here; {hazard:.2f} of those that "
         f"came so far; geometric {percent(constant)}; {_evidence(curve)}"
-        for position, (hazard, constant) in enumerate(zip(_hazards(curve), geometric(curve), strict=True), 1)
+        for position, (hazard, constant) in enumerate(zip(hazards(curve.survival), geometric(curve), strict=True), 1)
     ]
 
 
@@ -198,7 +204,7 @@ def _curve_rows(curve: Acceptance, workload_class: str) -> Iterable[tuple[str, .
         yield (*lead, "-", "nothing was ever drafted", "-", "-", "-", "-", percent(curve.offer_rate), _evidence(curve))
         return
     constant = geometric(curve)
-    for position, hazard in enumerate(_hazards(curve), 1):
+    for position, hazard in enumerate(hazards(curve.survival), 1):
         yield (
             *lead,
             str(position),
@@ -232,14 +238,6 @@ def _share(curve: Acceptance, position: int) -> str:
 def _tokens(found: Interval) -> str:
     """Tokens a round with bounds, where there are any."""
     return with_bounds(found) if found.high > found.low else short(found.value)
-
-
-def _hazards(curve: Acceptance) -> list[float]:
-    """S_j / S_(j-1); 0 behind a position that nothing survives."""
-    return [
-        after / before if before > 0 else 0.0
-        for before, after in zip((1.0, *curve.survival), curve.survival, strict=False)
-    ]
 
 
 def _evidence(curve: Acceptance) -> str:

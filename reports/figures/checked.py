@@ -53,7 +53,7 @@ def _scatter(rows: Sequence[ValidationRow], looks: dict[tuple[str, ...], Style])
 def _error_panels(rows: Sequence[ValidationRow], looks: dict[tuple[str, ...], Style]) -> Iterable[Panel]:
     high = 1.1 * max(0.06, *(max(abs(row.low / row.measured - 1), abs(row.high / row.measured - 1)) for row in rows))
     for workload in in_order(row.workload for row in rows):
-        mine = sorted((row for row in rows if row.workload == workload), key=_row_order)
+        mine = sorted((row for row in rows if row.workload == workload), key=row_order)
         yield _error_panel(workload, mine, looks, 100 * high)
 
 
@@ -61,7 +61,7 @@ def _error_panel(
     workload: str, rows: Sequence[ValidationRow], looks: dict[tuple[str, ...], Style], high: float
 ) -> Panel:
     ticks = tuple(float(place) for place in range(len(rows)))
-    labels = tuple(_tick(row.config) for row in rows)
+    labels = tuple(tick(row.config) for row in rows)
     y_axis = Axis("", high=-0.7, low=len(rows) - 0.3, ticks=ticks, labels=labels, zero_line=False)
     plot = Plot(Axis("error of the forecast, %", high, -high), y_axis, height=110 + 21 * len(rows))
     edge = {"type": "rect", "yref": "paper", "y0": 0, "y1": 1, "line": {"width": 0}, "layer": "below"}
@@ -89,7 +89,7 @@ def _validation_table(validation: Validation) -> Table:
         "round time",
         "repeats",
     )
-    return Table(columns, tuple(_validation_cells(row) for row in sorted(validation.rows, key=_row_order)))
+    return Table(columns, tuple(_validation_cells(row) for row in sorted(validation.rows, key=row_order)))
 
 
 def _validation_cells(row: ValidationRow) -> tuple[str, ...]:
@@ -117,10 +117,10 @@ def row_hover(row: ValidationRow) -> str:
     )
 
 
-def _row_order(row: ValidationRow) -> tuple[str, ...]:
+def row_order(row: ValidationRow) -> tuple[str, ...]:
     return (row.workload, row.config.target, *drafter_key(row.config), f"{row.config.draft_tokens:04d}")
 
 
-def _tick(setting: Setting) -> str:
+def tick(setting: Setting) -> str:
     target = plain(setting.target_quant or setting.target, 8)
     return f"{target} plain" if setting.drafter == "none" else f"{target} {setting.drafter} {setting.draft_tokens}"

@@ -6,31 +6,30 @@ from ..panels import Section
 from .acceptance import acceptance_by_position
 from .checked import forecast_against_measured
 from .lengths import speed_over_length
+from .maps import maps
 from .passes import verification_cost
-from .quantization import quantization
+from .quantization import quantizations
 from .rounds import round_breakdown
-from .spread import reply_spread
+from .spread import spread_of_replies
+from .what_if import what_if
 
 
 def all_sections(
-    calibration: Calibration,
-    recommendation: Recommendation,
-    validation: Validation | None,
-    all_rows: bool = False,
-    profile: Profile | None = None,
+    profile: Profile, calibration: Calibration, recommendation: Recommendation, validation: Validation | None
 ) -> tuple[Section, ...]:
-    """Every figure of the report, in order. `all_rows`: of this engine any pass has a row of output for each token.
-
-    A figure without evidence becomes one line that says what to run."""
+    """Every figure of the report, in order. A figure without evidence becomes one line that says what to run."""
     rows = validation.rows if validation else ()
     checks = validation.rounds if validation else ()
     settings = [forecast.setting for forecast in recommendation.candidates]
+    all_rows = "all-rows" in profile.engine.capabilities
     return (
         forecast_against_measured(validation, settings),
-        speed_over_length(recommendation, rows),
-        verification_cost(calibration, all_rows),
+        speed_over_length(recommendation, rows, calibration.costs),
+        verification_cost(calibration, all_rows, profile.models),
         round_breakdown(calibration.rounds, checks),
-        acceptance_by_position(calibration, settings, profile.prompts if profile else ()),
-        quantization(recommendation, calibration, profile, rows),
-        reply_spread(validation, settings),
+        acceptance_by_position(calibration, settings, profile.prompts),
+        quantizations(recommendation, calibration, profile, rows),
+        maps(recommendation),
+        spread_of_replies(validation, settings),
+        what_if(recommendation),
     )

@@ -2,16 +2,20 @@
 
 from collections.abc import Iterable, Sequence
 
-from ...calibrate.records import Recommendation, SettingForecast, ValidationRow
-from ..numbers import milliseconds, plain, short, tokens_per_second, with_bounds
-from ..panels import Axis, Panel, Plot, Section, Style, Table, band, exact, line, points
+from ...calibrate.records import CostPoint, Recommendation, SettingForecast, ValidationRow
+from ..numbers import milliseconds, percent, plain, short, tokens_per_second, with_bounds
+from ..panels import REFERENCE, Axis, Panel, Plot, Section, Style, Table, band, exact, line, points
 from ..verdict import drafter_name, measured_interval, setting_name
 from .checked import row_hover
+from .passes import target_switches
 from .series import PLAIN, drafter_key, in_order, styles
 
 
-def speed_over_length(recommendation: Recommendation, rows: Sequence[ValidationRow]) -> Section:
-    """A panel for each workload and target: forecast lines with bands, measured points, plain baseline."""
+def speed_over_length(
+    recommendation: Recommendation, rows: Sequence[ValidationRow], costs: Sequence[CostPoint] = ()
+) -> Section:
+    """A panel for each workload and target: forecast lines with bands, measured points, plain baseline, ceilings, and the
+    kernel switches that `costs` show."""
     id_ = "speed-over-draft-length"
     forecasts = recommendation.candidates
     if not any(forecast.setting.draft_tokens for forecast in forecasts):
@@ -21,8 +25,9 @@ def speed_over_length(recommendation: Recommendation, rows: Sequence[ValidationR
         id=id_,
         finding=_fastest(forecasts),
         reading="Lines are forecasts with their intervals, markers are measured (hollow: round time measured while "
-        "profiling). A drafter pays where its line is above the dashed one.",
-        panels=tuple(_length_panels(forecasts, rows)),
+        "profiling). A drafter pays where its line is above the dashed one, plain decoding: there it breaks even. Dotted lines "
+        "are its ceiling, with every token accepted. Uprights: from there on a verification runs on another kernel.",
+        panels=tuple(_length_panels(recommendation, rows, costs)),
         table=_forecast_table(forecasts),
     )
 
@@ -38,7 +43,10 @@ def _fastest(forecasts: Sequence[SettingForecast]) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _length_panels(forecasts: Sequence[SettingForecast], rows: Sequence[ValidationRow]) -> Iterable[Panel]:
+def _length_panels(
+    recommendation: Recommendation, rows: Sequence[ValidationRow], costs: Sequence[CostPoint]
+) -> Iterable[Panel]:
+    forecasts, ceiling = recommendation.candidates, recommendation.ceiling_tokens_per_second
     looks = styles(forecast.setting for forecast in forecasts if forecast.setting.draft_tokens)
     longest = max(forecast.setting.draft_tokens for forecast in forecasts)
     for workload in in_order(forecast.workload for forecast in forecasts):
@@ -52,6 +60,10 @@ def _length_panels(forecasts: Sequence[SettingForecast], rows: Sequence[Validati
             for key, look in looks.items():
                 _draw_drafter(plot, [f for f in mine if f.setting.draft_tokens and drafter_key(f.setting) == key], look)
             _draw_runs(plot, [row for row in ran if row.config.target == target], looks)
+            for width, change in target_switches(costs, target):
+                plot.marked(width - 1.5, f"kernel switch {percent(change, signed=True)}")
+            if ceiling is not None and mine[0].setting.target_quant == recommendation.chosen.target.quant:
+                _draw_bandwidth(plot, ceiling, high)
             yield plot.panel(f"{plain(workload, 40)}, {plain(target, 40)}")
 
 
@@ -63,6 +75,19 @@ def _draw_plain(plot: Plot, forecasts: Sequence[SettingForecast]) -> None:
     plot.across(speed.value, f"plain, {short(speed.value)} tokens/s forecast")
 
 
+def _draw_bandwidth(plot: Plot, ceiling: float, high: float) -> None:
+    """What memory bandwidth allows plain decoding, where it is on the picture."""
+    if ceiling < high:
+        plot.traces.append(
+            line(
+                [plot.x.low, plot.x.high or 1.0],
+                [ceiling] * 2,
+                f"bandwidth allows plain {short(ceiling)} tokens/s",
+                Style(REFERENCE, "x", "longdashdot"),
+            )
+        )
+
+
 def _draw_drafter(plot: Plot, forecasts: Sequence[SettingForecast], look: Style) -> None:
     if not forecasts:
         return
@@ -70,8 +95,19 @@ def _draw_drafter(plot: Plot, forecasts: Sequence[SettingForecast], look: Style)
     lengths = [float(forecast.setting.draft_tokens) for forecast in mine]
     speeds = [forecast.tokens_per_second for forecast in mine]
     plot.traces.append(band(lengths, [s.low for s in speeds], [s.high for s in speeds], look))
-    hover = [f"{setting_name(f.setting, 28)}: forecast {tokens_per_second(f.tokens_per_second)}" for f in mine]
+    hover = [_forecast_hover(forecast) for forecast in mine]
     plot.traces.append(line(lengths, [s.value for s in speeds], drafter_name(mine[0].setting, 28), look, hover))
+    ceilings = [forecast.ceiling_tokens_per_second for forecast in mine]
+    above = [f"{setting_name(f.setting, 28)}: at most {short(f.ceiling_tokens_per_second)} tokens/s" for f in mine]
+    dotted = line(lengths, ceilings, "", Style(look.colour, look.symbol, "dot"), above)
+    plot.traces.append(dotted | {"showlegend": False, "line": dotted["line"] | {"width": 1}})
+
+
+def _forecast_hover(forecast: SettingForecast) -> str:
+    return (
+        f"{setting_name(forecast.setting, 28)}: forecast {tokens_per_second(forecast.tokens_per_second)}; "
+        f"{forecast.accepted_per_round:.2f} accepted a round, break-even {forecast.break_even_accepted:.2f}"
+    )
 
 
 def _draw_runs(plot: Plot, rows: Sequence[ValidationRow], looks: dict[tuple[str, ...], Style]) -> None:

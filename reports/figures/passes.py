@@ -4,8 +4,9 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from ...calibrate.records import Calibration, CostPoint, Interval
+from ...profiler.records import ModelFile
 from ..numbers import percent, plain, short, with_bounds
-from ..panels import Axis, Panel, Plot, Section, Style, Table, exact, line, points, style
+from ..panels import REFERENCE, Axis, Panel, Plot, Section, Style, Table, exact, line, points, style
 from .series import grouped
 
 KERNEL_ENDS = (8, 16)
@@ -18,8 +19,9 @@ ONE_ROW = "Verification passes yield a row of output for each token; prompt pass
 ALL_ROWS = "Every pass yields a row of output for each token, as a verification needs them."
 
 
-def verification_cost(calibration: Calibration, all_rows: bool = False) -> Section:
-    """A panel for each model, role and kind of pass: its seconds over its width, by context; kernel switches marked."""
+def verification_cost(calibration: Calibration, all_rows: bool = False, models: Sequence[ModelFile] = ()) -> Section:
+    """A panel for each model, role and kind of pass: its seconds over its width, by context; kernel switches marked, and the
+    least that memory bandwidth allows. `all_rows`: of this engine any pass has a row of output for each token."""
     id_ = "verification-cost"
     costs = [cost for cost in calibration.costs if cost.kind in ("verify", "batch", "decode")]
     if not costs:
@@ -30,8 +32,8 @@ def verification_cost(calibration: Calibration, all_rows: bool = False) -> Secti
         id=id_,
         finding=_cost_finding(groups),
         reading=f"{ALL_ROWS if all_rows else ONE_ROW} Markers are measured, lines what the forecast takes between them: "
-        "it never goes across a kernel switch. Crosses: a plain decode step.",
-        panels=tuple(_cost_panel(group, all_rows) for group in groups),
+        "it never goes across a kernel switch. Crosses: a plain decode step. No pass is faster than reading its weights once at the measured bandwidth: the share is that of the fastest pass.",
+        panels=tuple(_cost_panel(group, all_rows, _bound(calibration, models, group[0].model)) for group in groups),
         table=_cost_table(costs),
     )
 
@@ -63,10 +65,25 @@ def _ratio_text(group: Sequence[CostPoint], steps: Sequence[CostPoint]) -> str:
     return f"{short(ratio)} plain steps for {wide.width} on {plain(group[0].model, 28)}"
 
 
-def _cost_panel(group: Sequence[CostPoint], all_rows: bool) -> Panel:
+def _bound(calibration: Calibration, models: Sequence[ModelFile], label: str) -> float | None:
+    """The roofline's floor: seconds to read a model's weights once at the measured bandwidth; None where not known."""
+    model = next((model for model in models if model.label == label), None)
+    if calibration.bandwidth_bytes_per_second is None or model is None or not model.size_bytes:
+        return None
+    return (model.size_bytes - model.unread_bytes) / calibration.bandwidth_bytes_per_second.value
+
+
+def target_switches(costs: Sequence[CostPoint], target: str) -> list[tuple[int, float]]:
+    """Kernel switches of a target's verification, as _switches tells them; of all its passes where none was timed."""
+    mine = [cost for cost in costs if cost.model == target and cost.role == "target"]
+    verified = [cost for cost in mine if cost.kind == "verify"]
+    return _switches(verified or [cost for cost in mine if cost.kind in ("batch", "decode")])
+
+
+def _cost_panel(group: Sequence[CostPoint], all_rows: bool, bound: float | None) -> Panel:
     widest = max(cost.width for cost in group)
     highest = 1e3 * max(cost.seconds.high for cost in group)
-    plot = Plot(Axis("tokens in one pass", widest + 0.6), Axis("seconds of a pass, ms", 1.1 * highest))
+    plot = Plot(Axis("tokens in one pass", widest + 0.6), Axis("time of a pass, ms", 1.1 * highest))
     contexts = sorted({cost.context for cost in group})
     for place, context in enumerate(contexts):
         _draw_curve(plot, _curve(group, context), f"behind {context} tokens", style(place))
@@ -77,6 +94,10 @@ def _cost_panel(group: Sequence[CostPoint], all_rows: bool) -> Panel:
             plot.traces.append(_cost_points(steps, f"decode step behind {context}", crosses, legend=False))
     for width, change in _switches(group):
         plot.marked(width - 0.5, f"switch {percent(change, signed=True)}")
+    if bound is not None:
+        share = bound / min(cost.seconds.value for cost in group)
+        text = f"bound by bandwidth, {short(1e3 * bound)} ms ({percent(share)})"
+        plot.traces.append(line([0.0, widest + 0.6], [1e3 * bound] * 2, text, Style(REFERENCE, "x", "longdashdot")))
     role = "" if group[0].role == "target" else " as draft"
     verifies = group[0].kind == "verify" or (all_rows and group[0].role == "target")
     kind = "verification" if verifies else "its passes" if all_rows else "prompt passes"

@@ -3,11 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ...calibrate.checks.records import RegionCell
+from ...calibrate.map_records import MemoryMap
 from ...calibrate.records import Calibration, Interval, Recommendation, SettingForecast, ValidationRow
 from ...profiler.records import ModelFile, Profile, Setting
 from ..numbers import mebibytes, milliseconds, plain, short, tokens_per_second, with_bounds
 from ..panels import Axis, Panel, Plot, Section, Style, Table, band, exact, line, points
-from ..verdict import drafter_name, measured_interval, setting_name
+from ..verdict import drafter_name, measured_interval, same_run, setting_name
 from .checked import row_hover
 from .drafts import compared_drafts, draft_panels, drafts_text, step_of_draft
 from .series import PLAIN, drafter_key, in_order, styles
@@ -34,15 +36,15 @@ class _Arm:
         return self.forecast.tokens_per_second
 
 
-def quantization(
+def quantizations(
     recommendation: Recommendation,
     calibration: Calibration,
-    profile: Profile | None,
+    profile: Profile,
     rows: Sequence[ValidationRow] = (),
 ) -> Section:
     """A panel for each workload: every target's plain speed and its drafters' best; then drafts of one target side by side."""
     id_ = "quantization"
-    models = {model.label: model for model in profile.models} if profile else {}
+    models = {model.label: model for model in profile.models}
     forecasts = recommendation.candidates
     targets = _targets(forecasts, models)
     arms = _best_arms(forecasts, rows)
@@ -57,19 +59,20 @@ def quantization(
         return Section(id=id_, finding="", reading="", missing=missing)
     settings = [forecast.setting for forecast in forecasts if forecast.setting.draft_tokens]
     several = len(targets) > 1
+    has_memory = any(_memory(arm.setting, recommendation.memory_maps) for arm in arms)
     return Section(
         id=id_,
         finding=_finding(arms, models) if several else drafts_text(comparisons, models),
-        reading=" ".join(_reading(several, bool(comparisons), profile)),
+        reading=" ".join(_reading(several, bool(comparisons), has_memory, profile)),
         panels=(
             *(_target_panels(arms, targets, models, styles(settings)) if several else ()),
             *draft_panels(comparisons, settings, models),
         ),
-        table=_table(arms, models, calibration),
+        table=_table(arms, models, calibration, recommendation.memory_maps),
     )
 
 
-def _reading(several_targets: bool, several_drafts: bool, profile: Profile | None) -> Iterable[str]:
+def _reading(several_targets: bool, several_drafts: bool, has_memory: bool, profile: Profile) -> Iterable[str]:
     """How to read the panels that are there, what would fill the others, and what memory the records tell of."""
     if several_targets:
         yield (
@@ -86,7 +89,7 @@ def _reading(several_targets: bool, several_drafts: bool, profile: Profile | Non
     else:
         yield f"To compare quantizations of a draft, {FILL_DRAFTS}."
     yield "What a quantization does to the text is not measured here."
-    yield _memory_text(profile)
+    yield _memory_text(profile, has_memory)
 
 
 def _targets(forecasts: Sequence[SettingForecast], models: Mapping[str, ModelFile]) -> list[str]:
@@ -102,8 +105,12 @@ def _best_arms(forecasts: Sequence[SettingForecast], rows: Sequence[ValidationRo
         key = (forecast.workload, forecast.setting.target, drafter_key(forecast.setting))
         if key not in best or forecast.tokens_per_second.value > best[key].tokens_per_second.value:
             best[key] = forecast
-    ran = {(row.workload, row.config): row for row in rows}
-    return [_Arm(forecast, ran.get((forecast.workload, forecast.setting))) for forecast in best.values()]
+    return [_Arm(forecast, _ran(forecast, rows)) for forecast in best.values()]
+
+
+def _ran(forecast: SettingForecast, rows: Sequence[ValidationRow]) -> ValidationRow | None:
+    here = [row for row in rows if (row.workload, row.config.target) == (forecast.workload, forecast.setting.target)]
+    return next((row for row in here if same_run(row.config, forecast.setting)), None)
 
 
 def _finding(arms: Sequence[_Arm], models: Mapping[str, ModelFile]) -> str:
@@ -205,29 +212,48 @@ def _hover(arm: _Arm, models: Mapping[str, ModelFile]) -> str:
     )
 
 
-def _memory_text(profile: Profile | None) -> str:
+def _memory_text(profile: Profile, has_memory: bool) -> str:
     """What memory the records tell of, and who tells the rest."""
-    text = "Sizes are those of the weights as loaded"
-    if profile is None:
-        return f"{text}."
     used = [
         state.memory_used_bytes
         for measurement in profile.measurements
         for state in (measurement.state_before, measurement.state_after, *measurement.states_during)
         if state is not None and state.memory_used_bytes
     ]
-    most = (
-        f"; while profiling at most {mebibytes(max(used))} of the device were in use, by all models loaded"
-        if used
-        else ""
-    )
-    return (
-        f"{text}{most}. Caches and buffers come on top; a profile does not hold the shapes that tell them: specgauge check "
-        "TARGET --draft DRAFT does."
-    )
+    most = f" While profiling at most {mebibytes(max(used))} of the device were in use, by all models." if used else ""
+    if has_memory:
+        return f"Sizes are of the weights as loaded; the table adds caches and buffers, as headers of the files tell.{most}"
+    return f"Sizes are of the weights as loaded. Caches and buffers come on top: run specgauge check for them.{most}"
 
 
-def _table(arms: Sequence[_Arm], models: Mapping[str, ModelFile], calibration: Calibration) -> Table:
+def _memory(setting: Setting, maps: Sequence[MemoryMap]) -> RegionCell | None:
+    """What target, draft, caches and buffers take at the setting's context and streams, with room for its draft length or
+    a little more; None where that is not known."""
+    cells = [
+        cell
+        for one in maps
+        if one.target == setting.target and (setting.draft_tokens == 0 or _pair(one) == _pair(setting))
+        for cell in one.cells
+        if (cell.context, cell.streams) == (setting.context, setting.streams)
+        if cell.draft_tokens >= setting.draft_tokens
+    ]
+    found = min(cells, key=lambda cell: (cell.draft_tokens, cell.total_bytes), default=None)
+    return found if found and (setting.draft_tokens or not found.draft_tokens) else None
+
+
+def _memory_cell(setting: Setting, maps: Sequence[MemoryMap]) -> str:
+    found = _memory(setting, maps)
+    words = {"does_not_fit": "does not fit"}
+    return f"{mebibytes(round(found.total_bytes))}, {words.get(found.verdict, found.verdict)}" if found else "not known"
+
+
+def _pair(one: MemoryMap | Setting) -> tuple[str, str]:
+    return one.drafter, one.draft
+
+
+def _table(
+    arms: Sequence[_Arm], models: Mapping[str, ModelFile], calibration: Calibration, maps: Sequence[MemoryMap]
+) -> Table:
     columns = (
         "workload",
         "target quantization",
@@ -235,18 +261,21 @@ def _table(arms: Sequence[_Arm], models: Mapping[str, ModelFile], calibration: C
         "setting",
         "forecast, tokens/s",
         "measured, tokens/s",
-        "plain, tokens/s",
+        "over plain, forecast",
         "accepted / drafted a round",
         "tokens a round",
         "weights of the target",
         "weights of the draft",
+        "memory with caches and buffers",
         "plain step of the draft",
         "acceptance and cost",
     )
-    return Table(columns, tuple(_cells(arm, models, calibration) for arm in arms))
+    return Table(columns, tuple(_cells(arm, models, calibration, maps) for arm in arms))
 
 
-def _cells(arm: _Arm, models: Mapping[str, ModelFile], calibration: Calibration) -> tuple[str, ...]:
+def _cells(
+    arm: _Arm, models: Mapping[str, ModelFile], calibration: Calibration, maps: Sequence[MemoryMap]
+) -> tuple[str, ...]:
     setting, forecast = arm.setting, arm.forecast
     drafts = setting.draft_tokens > 0
     step = step_of_draft(setting.draft, calibration) if _has_file(setting) else None
@@ -258,11 +287,12 @@ def _cells(arm: _Arm, models: Mapping[str, ModelFile], calibration: Calibration)
         setting_name(setting),
         with_bounds(arm.speed),
         with_bounds(measured_interval(arm.row)) if arm.row else "not run",
-        short(forecast.baseline_tokens_per_second),
+        f"{forecast.speed_up:.2f} of {short(forecast.baseline_tokens_per_second)} tokens/s" if drafts else "-",
         accepted if drafts else "-",
         f"{forecast.tokens_per_round:.2f}",
         _size_text(setting.target, models),
         _size_text(setting.draft, models) if _has_file(setting) else "-",
+        _memory_cell(arm.setting, maps),
         "-" if step is None else milliseconds(step.value),
         forecast.provenance,
     )

@@ -91,7 +91,7 @@ def _drafter_text(item: RoundBreakdown) -> str:
 def _round_panel(group: Sequence[RoundBreakdown], checks: Sequence[RoundCheck]) -> Panel:
     mine = sorted(group, key=lambda item: item.draft_tokens)
     lengths = [float(item.draft_tokens) for item in mine]
-    plot = Plot(Axis("draft tokens", ticks=tuple(lengths)), Axis("seconds of a round, ms"), stacked=True, height=320)
+    plot = Plot(Axis("draft tokens", ticks=tuple(lengths)), Axis("time of a round, ms"), stacked=True, height=320)
     for name in _term_names(mine):
         colour, pattern = TERMS.get(name, (GREEN, "-"))
         seconds = [dict(_terms(item)).get(name, 0.0) for item in mine]

@@ -7,8 +7,9 @@ from statistics import median, quantiles
 from ...calibrate.records import Interval, ReplySpread, Validation, ValidationRow
 from ...profiler.records import Setting
 from ..numbers import plain, short
-from ..panels import Axis, Panel, Plot, Section, Style, Table, Trace, exact, line, points, transparent
+from ..panels import ORANGE, Axis, Panel, Plot, Section, Style, Table, Trace, exact, line, points, transparent
 from ..verdict import setting_name
+from .checked import row_order, tick
 from .series import drafter_key, in_order, styles
 
 SHOWN_REPLIES = 120
@@ -53,7 +54,7 @@ class Replies:
         return quantiles(self.row.reply_speeds, n=20, method="inclusive")
 
 
-def reply_spread(validation: Validation | None, settings: Iterable[Setting] = ()) -> Section:
+def spread_of_replies(validation: Validation | None, settings: Iterable[Setting] = ()) -> Section:
     """A panel for each workload: every reply of every setting that was run, with median, 5 to 95 % and what was forecast.
 
     `settings`: all that were forecast, in whose order drafters get their looks.
@@ -70,7 +71,7 @@ def reply_spread(validation: Validation | None, settings: Iterable[Setting] = ()
         id=id_,
         finding=_finding(known),
         reading="Each stroke is one reply, as the clock gave it: drift of the session is not divided out. The marker is the "
-        "median, its bar 5 to 95 % of replies, the star the fastest. The line above is the forecast of 5 to 95 % with a "
+        "median, its bar 5 to 95 % of replies, a star the fastest, luck and not what a day gives. The line above is the forecast of 5 to 95 % with a "
         "tick at its median, from each prompt's own rounds and the noise that plain replies had while profiling; there is none "
         "where acceptance is not known reply by reply.",
         panels=tuple(_panels(known, looks)),
@@ -102,14 +103,19 @@ def _is_plain_of(row: ValidationRow, other: ValidationRow) -> bool:
 
 def _panels(known: Sequence[Replies], looks: Mapping[tuple[str, ...], Style]) -> Iterable[Panel]:
     for workload in in_order(replies.row.workload for replies in known):
-        here = sorted((r for r in known if r.row.workload == workload), key=_order)
+        here = sorted((r for r in known if r.row.workload == workload), key=lambda r: row_order(r.row))
         high = 1.06 * max(max(r.peak, r.row.reply_spread.high if r.row.reply_spread else 0.0) for r in here)
         ticks = tuple(float(place) for place in range(len(here)))
-        labels = tuple(_tick(replies.row) for replies in here)
+        labels = tuple(
+            f"{tick(replies.row.config)} ✓" if replies.row.chosen else tick(replies.row.config) for replies in here
+        )
         y = Axis("", high=-0.7, low=len(here) - 0.3, ticks=ticks, labels=labels, zero_line=False)
         plot = Plot(Axis("tokens/s of a single reply", high), y, height=110 + 34 * len(here))
         for place, replies in zip(ticks, here, strict=True):
             _draw(plot, place, replies, looks[drafter_key(replies.row.config)])
+        stars = Style(ORANGE, "star", "solid")
+        peaks, texts = exact([replies.peak for replies in here]), [_hover(replies) for replies in here]
+        plot.traces.append(points(peaks, exact(ticks), "the fastest reply", stars, texts))
         yield plot.panel(plain(workload, 60))
 
 
@@ -121,8 +127,6 @@ def _draw(plot: Plot, place: float, replies: Replies, look: Style) -> None:
         _draw_forecast(plot, place - 0.3, replies.row.reply_spread, look)
     text = _hover(replies)
     plot.traces.append(points([replies.interval], exact([place]), "", look, [text], legend=False))
-    star = Style(look.colour, "star", look.dash)
-    plot.traces.append(points(exact([replies.peak]), exact([place]), "", star, [text], [True], legend=False))
 
 
 def _strokes(speeds: Sequence[float], place: float, look: Style) -> Trace:
@@ -174,7 +178,9 @@ def _table(known: Sequence[Replies]) -> Table:
         "fastest / median",
         "forecast median (5 to 95 %)",
     )
-    return Table(columns, tuple(_cells(replies) for replies in sorted(known, key=_order)))
+    return Table(
+        columns, tuple(_cells(replies) for replies in sorted(known, key=lambda replies: row_order(replies.row)))
+    )
 
 
 def _cells(replies: Replies) -> tuple[str, ...]:
@@ -190,15 +196,3 @@ def _cells(replies: Replies) -> tuple[str, ...]:
         f"{replies.peak / replies.everyday:.2f}",
         _forecast_text(row.reply_spread) if row.reply_spread else "-",
     )
-
-
-def _order(replies: Replies) -> tuple[str, ...]:
-    row = replies.row
-    first = "0" if row.config.drafter == "none" else "1"
-    return (row.workload, row.config.target, first, *drafter_key(row.config), f"{row.config.draft_tokens:04d}")
-
-
-def _tick(row: ValidationRow) -> str:
-    target = plain(row.config.target_quant or row.config.target, 8)
-    how = "plain" if row.config.drafter == "none" else f"{plain(row.config.drafter, 8)} {row.config.draft_tokens}"
-    return f"{target} {how}{' ✓' if row.chosen else ''}"

@@ -238,6 +238,12 @@ def test_the_plain_row_is_as_the_clock_gave_it_not_equal_to_its_forecast_by_cons
     assert plain.in_profile
 
 
+def test_every_reply_keeps_its_own_raw_speed_beside_its_forecast():
+    row = next(row for row in validated().rows if row.config == MODEL_4)
+    assert row.reply_speeds == pytest.approx([140.0 * swing(repeat) for repeat in range(5) for _ in range(2)])
+    assert row.reply_spread is not None and row.reply_spread.median == FORECASTS["model"]
+
+
 def test_errors_and_coverage_are_over_rows_that_were_not_in_the_profile():
     found = validated(ngram_12=90.0)
     assert {row.config: row.in_profile for row in found.rows} == {

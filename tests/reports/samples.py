@@ -45,12 +45,12 @@ from specgauge.profiler.records import (
     StepSample,
 )
 
+from .explored import memory_maps, speed_maps, what_ifs
+
 CREATED = "2025-11-30T16:00:00Z"
 VERSION = "0.1.0"
 WIDTHS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 17)
 LENGTHS = (1, 2, 3, 4, 6, 8)
-REPLY_SHARES = (0.7, 0.85, 0.95, 1.0, 1.05, 1.1, 1.3)
-"""Of the speed of a pass, what single replies reach."""
 PLAIN_SECONDS = {"F16": 0.0128, "Q8_0": 0.0117, "Q4_0": 0.0085}
 ROW_SECONDS = {"F16": 0.0021, "Q8_0": 0.0034, "Q4_0": 0.0047}
 SIZE_BYTES = {"F16": 270_885_888, "Q8_0": 144_811_008, "Q4_0": 77_571_072}
@@ -99,7 +99,13 @@ def without_evidence() -> Sample:
         base.calibration, costs=(), overheads=(), acceptance=(), rounds=(), bandwidth_bytes_per_second=None
     )
     recommendation = msgspec.structs.replace(
-        base.recommendation, candidates=(), ceiling_tokens_per_second=None, bandwidth_share=None
+        base.recommendation,
+        candidates=(),
+        ceiling_tokens_per_second=None,
+        bandwidth_share=None,
+        what_if=(),
+        speed_maps=(),
+        memory_maps=(),
     )
     profile = msgspec.structs.replace(base.profile, measurements=())
     return Sample(profile, calibration, recommendation, base.validation)
@@ -231,7 +237,9 @@ def _row(forecast: SettingForecast, noise: random.Random) -> ValidationRow:
         speed_up_high=forecast.speed_up * measured / expected.value * 1.03,
         repeats=5,
         speeds=(measured,) * 5,
-        reply_speeds=tuple(measured * share for share in REPLY_SHARES * 5),
+        reply_speeds=tuple(
+            measured * math.exp(noise.gauss(0, 0.03 + 0.02 * forecast.setting.draft_tokens)) for _ in range(20)
+        ),
         reply_spread=ReplySpread(low=0.7 * expected.value, median=expected.value, high=1.25 * expected.value),
         end_to_end_tokens_per_second=measured * 0.86,
         accepted=320,
@@ -423,6 +431,7 @@ def _recommendation(
 ) -> Recommendation:
     advice = tuple(_advice(forecasts, models, workload) for workload in workloads)
     first = advice[0]
+    explored = what_ifs(forecasts, SURVIVAL, verify_seconds)
     return Recommendation(
         created=CREATED,
         tool_version=VERSION,
@@ -440,6 +449,9 @@ def _recommendation(
         dropped={f"{name}-Q4_0 x {name}-Q4_0": "at perfect acceptance 61 tokens/s, plain decoding 117 tokens/s"},
         unsettled=("3 and 4 draft tokens cannot be told apart for copying: about 240 more rounds would",),
         command=f"llama-server -m {first.chosen.target.path} -c 2048 --spec-type none --temp 0 --seed 1",
+        what_if=explored,
+        speed_maps=speed_maps(explored),
+        memory_maps=memory_maps(tuple(forecast.setting for forecast in forecasts)),
     )
 
 

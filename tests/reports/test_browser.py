@@ -1,5 +1,6 @@
 """The report in a real browser: offline, no error, no request, all figures drawn, nothing wider than the screen."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,21 +8,29 @@ from typing import Any
 
 import pytest
 
+from specgauge.calibrate.what_if import model_of
+from specgauge.reports.numbers import short
 from specgauge.reports.page import write_report
 
 from .samples import Sample, sample
 from .test_page import HOSTILE
+from .test_what_if import CONTEXTS, FIRSTS, GRID, agree, expected
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
+AXE = Path(sys.prefix) / "axe.min.js"
+"""axe-core, laid there by tools/setup.sh test."""
 SECTIONS = (
+    "verdict",
     "forecast-against-measured",
     "speed-over-draft-length",
     "verification-cost",
     "where-a-round-goes",
     "acceptance-by-position",
     "quantization",
+    "maps",
     "spread-of-replies",
+    "what-if",
 )
 pytestmark = pytest.mark.browser
 
@@ -113,3 +122,113 @@ def test_colours_follow_the_scheme_while_open(browser, reports: dict[str, Path])
     page.emulate_media(color_scheme="dark")
     sync_api.expect(label).to_have_css("fill", "rgb(233, 235, 238)")
     page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_violation_of_accessibility(browser, reports: dict[str, Path], scheme: str):
+    if not AXE.exists():
+        pytest.skip(f"no {AXE}: tools/setup.sh test fetches it where npm is")
+    page = _open(browser, reports["demo"], 1280, scheme).page
+    page.evaluate("for (const item of document.querySelectorAll('details')) item.open = true")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations)")
+    serious = [
+        (item["id"], item["impact"], [node["html"][:200] for node in item["nodes"][:3]])
+        for item in found
+        if item["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    page.context.close()
+
+
+def test_the_first_screen_answers(browser, reports: dict[str, Path]):
+    """What to set, how much it gives, why and how sure are above the fold of a laptop."""
+    page = _open(browser, reports["demo"], 1280, "light").page
+    for where in ("h1", ".card .setting", ".card .plot", ".card .plot + script + * , .card > p:not(.setting)"):
+        box = page.locator(where).first.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= 900, where
+    page.context.close()
+
+
+def test_printing_opens_what_is_folded(browser, reports: dict[str, Path]):
+    page = _open(browser, reports["demo"], 1280, "light").page
+    assert page.locator("details:not([open])").count() > 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    page.context.close()
+
+
+WHAT_IF_GRID = (
+    "([firsts, contexts]) => JSON.parse(document.querySelector('script.what-if-data').textContent).drafters.map((drafter) =>"
+    f" drafter.workloads.map((workload) => ({GRID.strip()})(whatIf, drafter, workload, firsts, contexts)))"
+)
+
+
+def test_the_pages_own_script_computes_what_the_model_does(browser, reports: dict[str, Path]):
+    page = _open(browser, reports["demo"], 1280, "light").page
+    found = page.evaluate(WHAT_IF_GRID, [FIRSTS, CONTEXTS])
+    for record, drafter in zip(sample().recommendation.what_if, found, strict=True):
+        for workload, grid in zip(record.workloads, drafter, strict=True):
+            agree(grid, expected(record, workload))
+    page.context.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+def test_sliders_change_the_curve_as_the_model_says(browser, reports: dict[str, Path], width: int, scheme: str):
+    opened = _open(browser, reports["demo"], width, scheme)
+    page = opened.page
+    record = sample().recommendation.what_if[1]
+    model, section = model_of(record, record.workloads[1]), page.locator("#what-if")
+    section.locator("[data-part=drafter]").select_option("1")
+    section.locator("[data-part=workload]").select_option("1")
+    assert _curve(page) == pytest.approx(model.tokens_per_second(None, record.workloads[1].context), rel=1e-9)
+    for part, keys in (("first", 20 * ["ArrowLeft"]), ("context", 90 * ["ArrowRight"]), ("length", 2 * ["ArrowLeft"])):
+        section.locator(f"[data-part={part}]").focus()
+        for key in keys:
+            page.keyboard.press(key)
+    first, context, place = (
+        float(section.locator(f"[data-part={p}]").input_value()) for p in ("first", "context", "length")
+    )
+    assert 0 < first < record.workloads[1].hazard[0] - 0.15 and context > record.workloads[1].context + 300
+    moved = model.tokens_per_second(first, context)
+    assert _curve(page) == pytest.approx(moved, rel=1e-6)
+    assert page.evaluate("document.querySelector('#what-if .plot').data[4].y[0]") == pytest.approx(moved[int(place)])
+    answer = section.locator("[data-part=answer]").text_content()
+    assert f"{short(moved[int(place)])} tokens/s; plain decoding there {short(moved[0])}." in answer
+    even = model.break_even(int(place), context)
+    assert even is not None and f"accepted {100 * even:.0f} % of the time" in answer
+    lengths = (0, *record.prices.draft_tokens)
+    assert f"--draft-tokens {lengths[int(place)]} --survival" in section.locator("[data-part=command]").text_content()
+    page.emulate_media(color_scheme="light" if scheme == "dark" else "dark")
+    page.wait_for_timeout(200)
+    assert _curve(page) == pytest.approx(moved, rel=1e-6), "a change of colours keeps what the sliders say"
+    section.locator("[data-part=reset]").click()
+    assert _curve(page) == pytest.approx(model.tokens_per_second(None, record.workloads[1].context), rel=1e-9)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert opened.complaints == []
+    page.context.close()
+
+
+def _curve(page) -> list[float]:
+    return page.evaluate("document.querySelector('#what-if .plot').data[3].y")
+
+
+def test_the_map_shows_the_numbers_of_a_cell(browser, reports: dict[str, Path]):
+    page = _open(browser, reports["demo"], 1280, "light").page
+    page.locator("#maps").scroll_into_view_if_needed()
+    page.evaluate("Plotly.Fx.hover(document.querySelector('#maps .plot'), [{curveNumber: 0, pointNumber: 0}])")
+    found = sample().recommendation
+    mine = [one for one in found.speed_maps if one.workload == found.workloads[0].workload]
+    cell = max(mine, key=lambda one: one.cells[0].tokens_per_second).cells[0]
+    text = page.locator("#maps .hoverlayer").first.text_content()
+    assert f"{cell.speed_up:.2f}x ({cell.speed_up_low:.2f} to {cell.speed_up_high:.2f}): pays" in text
+    page.context.close()
+
+
+def test_without_javascript_a_line_says_what_answers_instead(browser, reports: dict[str, Path]):
+    context = browser.new_context(java_script_enabled=False, offline=True)
+    page = context.new_page()
+    page.goto(reports["demo"].as_uri())
+    assert "specgauge predict" in page.locator("#what-if noscript").text_content()
+    assert not page.locator("#what-if .what-if").is_visible()
+    context.close()

@@ -10,13 +10,15 @@ from specgauge.calibrate.records import RoundBreakdown, RoundTerm
 from specgauge.reports.figures.every import all_sections
 from specgauge.reports.figures.passes import verification_cost
 from specgauge.reports.figures.rounds import round_breakdown
+from specgauge.reports.figures.speeds import speeds_of
 from specgauge.reports.panels import Panel, Section, label, script_json
+from specgauge.reports.verdict import workload_verdicts
 
 from .samples import LENGTHS, Sample, round_terms
 
 
 def sections(records: Sample) -> dict[str, Section]:
-    found = all_sections(records.calibration, records.recommendation, records.validation)
+    found = all_sections(records.profile, records.calibration, records.recommendation, records.validation)
     return {section.id: section for section in found}
 
 
@@ -31,7 +33,7 @@ def traces(section: Section, kind: str) -> list[dict]:
 def test_every_panel_is_valid_plotly_with_units_and_numbers_below(demo: Sample):
     plotly = pytest.importorskip("plotly.graph_objects")
     found = sections(demo)
-    assert len(found) >= 6
+    assert len(found) == 9
     for section in found.values():
         assert section.finding.endswith(".") and any(digit in section.finding for digit in "0123456789")
         assert section.table is not None and section.table.rows
@@ -70,9 +72,53 @@ def test_speed_lines_follow_the_forecasts(demo: Sample):
         key = (forecast.workload, forecast.setting.target, forecast.setting.drafter)
         if forecast.setting.draft_tokens:
             expected.setdefault(key, []).append(forecast.tokens_per_second.value)
-    drawn = [t["y"] for t in traces(section, "lines") if t["name"] and not t["name"].startswith("plain")]
+    named = [t for t in traces(section, "lines") if t["name"]]
+    assert any(t["name"].startswith("bandwidth allows plain 277") for t in named)
+    drawn = [t["y"] for t in named if not t["name"].startswith(("plain", "bandwidth"))]
     assert sorted(drawn) == sorted(expected.values())
     assert sum(t["name"].startswith("plain") for t in traces(section, "lines")) == 6
+
+
+def test_a_ceiling_lies_above_every_forecast(demo: Sample):
+    section = sections(demo)["speed-over-draft-length"]
+    ceilings = sorted(t["y"] for t in traces(section, "lines") if not t["name"] and t["line"].get("dash") == "dot")
+    expected = {}
+    for forecast in demo.recommendation.candidates:
+        key = (forecast.workload, forecast.setting.target, forecast.setting.drafter)
+        if forecast.setting.draft_tokens:
+            assert forecast.ceiling_tokens_per_second >= forecast.tokens_per_second.value
+            expected.setdefault(key, []).append(forecast.ceiling_tokens_per_second)
+    assert ceilings == sorted(expected.values())
+
+
+def test_a_kernel_switch_is_marked_in_both_figures(demo: Sample):
+    found = sections(demo)
+    for name, place in (("speed-over-draft-length", 7.5), ("verification-cost", 8.5)):
+        marks = [shape["x0"] for panel in found[name].panels for shape in figure(panel)["layout"]["shapes"]]
+        assert place in marks, name
+
+
+def test_no_pass_is_faster_than_the_bound(demo: Sample):
+    bounds = {t["y"][0] for t in traces(sections(demo)["verification-cost"], "lines") if "bound by" in t["name"]}
+    bandwidth = demo.calibration.bandwidth_bytes_per_second
+    assert bandwidth is not None
+    expected = [1e3 * model.size_bytes / bandwidth.value for model in demo.profile.models]
+    assert bounds and all(any(bound == pytest.approx(one) for one in expected) for bound in bounds)
+
+
+def test_the_verdict_shows_plain_and_drafting_from_zero(demo: Sample):
+    for verdict in workload_verdicts(demo.recommendation, demo.validation, demo.profile):
+        panel = speeds_of(verdict, demo.recommendation, demo.validation)
+        assert panel is not None
+        drawn = figure(panel)
+        names = drawn["layout"]["yaxis"]["ticktext"]
+        assert {"plain, forecast", "plain, measured", "drafting, forecast"} <= set(names)
+        assert drawn["layout"]["xaxis"]["range"][0] == 0
+        values = dict(zip(names, (trace["x"][0] for trace in drawn["data"]), strict=True))
+        if verdict.speculates:
+            assert values["drafting, forecast"] == verdict.forecast.value
+        assert verdict.plain_measured is not None
+        assert values["plain, measured"] == verdict.plain_measured.value
 
 
 def test_verification_line_breaks_at_the_switch_and_names_it(demo: Sample):
@@ -139,7 +185,7 @@ def test_unexplained_is_quoted_from_rounds_that_no_fit_has_seen(demo: Sample):
 
 
 def test_missing_evidence_is_one_line_that_says_what_to_run(bare: Sample):
-    for section in all_sections(bare.calibration, bare.recommendation, None):
+    for section in all_sections(bare.profile, bare.calibration, bare.recommendation, None):
         assert not section.panels and "specgauge " in section.missing and "\n" not in section.missing
 
 

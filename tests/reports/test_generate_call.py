@@ -68,3 +68,9 @@ def test_transformers_knows_every_word(setting):
     }
     asked = words(generate_call(setting, MODELS, WARM))
     assert set(asked) <= set(known)
+
+
+def test_a_path_with_a_line_end_stays_in_the_comment():
+    models = tuple(replace(model, path="/models/a\nimport os") for model in MODELS)
+    line = generate_call(DRAFT, models, WARM)
+    assert "\n" not in line and words(line)["num_assistant_tokens"] == 5

@@ -54,7 +54,10 @@ def test_one_file_within_its_size_with_plotly_once(demo: Sample, tmp_path: Path)
 
 def test_no_element_names_anything_outside(demo: Sample, tmp_path: Path):
     page = Elements(own(write(tmp_path / "report.html", demo)))
-    assert not {name for _, name, _ in page.attributes} & {"src", "href", "srcset", "action", "onclick"}
+    assert not {name for _, name, _ in page.attributes} & {"src", "srcset", "action", "onclick"}
+    places = {value for _, name, value in page.attributes if name == "id"}
+    links = [value or "" for _, name, value in page.attributes if name == "href"]
+    assert links and all(link[0] == "#" and link[1:] in places for link in links)
     assert "link" not in page.tags
     assert not re.findall(r"https?:|//\w+\.", own((tmp_path / "report.html").read_text()))
 
@@ -63,14 +66,16 @@ def test_first_screen_has_verdict_speeds_and_command(demo: Sample, tmp_path: Pat
     text = own(write(tmp_path / "report.html", demo))
     order = [
         "Ordinary: do not speculate",
+        "forecasts (setting x workload)",
+        "Why: ",
         ">forecast</dt>",
         ">measured</dt>",
         ">ceiling</dt>",
         ">speed-up</dt>",
-        "The command",
+        "Copy this",
         "Not settled",
-        "forecast-against-measured",
-        "Where the numbers come from",
+        'id="forecast-against-measured"',
+        ">Where the numbers come from</h2>",
     ]
     places = [text.index(part) for part in order]
     assert places == sorted(places)
@@ -107,7 +112,7 @@ def test_equal_records_give_equal_pages(demo: Sample, tmp_path: Path):
 
 def test_without_validation_or_evidence_the_page_says_what_to_run(bare: Sample, tmp_path: Path):
     text = own(write(tmp_path / "report.html", bare, validated=False))
-    assert text.count('class="missing"') == 4
+    assert text.count('class="missing"') == 9
     assert "specgauge validate" in text and "specgauge profile" in text
     assert 'class="plot"' not in text
 
@@ -120,8 +125,8 @@ def test_records_that_do_not_belong_together_are_named(demo: Sample):
 
 def test_own_command_only_where_the_workload_differs(demo: Sample):
     page = report_page(demo.profile, demo.calibration, demo.recommendation, demo.validation)
-    assert [bool(card.command) for card in page.cards] == [False, True]
-    assert "--spec-ngram-simple-size-m 8" in page.cards[1].command
+    assert [bool(card.commands) for card in page.cards] == [False, True]
+    assert "--spec-ngram-simple-size-m 8" in page.cards[1].commands[0].text
 
 
 @pytest.mark.parametrize("place", ["missing/report.html", "file/report.html", ""])

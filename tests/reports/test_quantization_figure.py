@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from specgauge.calibrate.records import Acceptance, CostPoint, Interval, Recommendation
 from specgauge.profiler.records import DeviceState
 from specgauge.reports.figures.drafts import compared_drafts
-from specgauge.reports.figures.quantization import quantization
+from specgauge.reports.figures.quantization import quantizations
 from specgauge.reports.panels import Section
 
 from .samples import SIZE_BYTES, Sample
@@ -18,7 +18,7 @@ from .test_page import HOSTILE
 def section_of(records: Sample, recommendation: Recommendation | None = None, **changes) -> Section:
     profile = replace(records.profile, **changes)
     rows = records.validation.rows
-    return quantization(recommendation or records.recommendation, records.calibration, profile, rows)
+    return quantizations(recommendation or records.recommendation, records.calibration, profile, rows)
 
 
 def only_target(records: Sample, quant: str) -> Recommendation:
@@ -123,8 +123,31 @@ def test_drafts_are_compared_at_one_length_by_step_and_tokens(demo: Sample):
     assert "One target quantization was forecast" in section.reading
 
 
-def test_what_memory_the_profile_tells_is_said_and_who_tells_the_rest(demo: Sample):
-    assert "in use" not in section_of(demo).reading and "specgauge check" in section_of(demo).reading
+def test_memory_in_all_is_that_of_the_map_with_room_for_the_draft_length(demo: Sample):
+    section = section_of(demo)
+    assert "the table adds caches and buffers" in section.reading and section.table is not None
+    place = section.table.columns.index("memory with caches and buffers")
+    best = max(
+        (f for f in demo.recommendation.candidates if f.workload == "copying" and f.setting.drafter == "ngram"),
+        key=lambda f: f.tokens_per_second.value,
+    ).setting
+    cells = [
+        cell
+        for one in demo.recommendation.memory_maps
+        if (one.target, one.drafter) == (best.target, "ngram")
+        for cell in one.cells
+        if (cell.context, cell.streams) == (best.context, 1) and cell.draft_tokens >= best.draft_tokens
+    ]
+    expected = min(cells, key=lambda cell: cell.draft_tokens).total_bytes
+    row = next(row for row in section.table.rows if row[0] == "copying" and row[3].startswith(f"{best.target} + ngram"))
+    assert row[place].startswith(f"{expected / 2**20:,.0f} MiB, ")
+
+
+def test_without_a_map_it_is_said_who_tells_the_rest(demo: Sample):
+    without = replace(demo.recommendation, memory_maps=())
+    section = section_of(demo, without)
+    assert "specgauge check" in section.reading and "of the device" not in section.reading
+    assert section.table is not None and {row[11] for row in section.table.rows} == {"not known"}
     state = DeviceState(memory_used_bytes=3 * 2**30)
     measured = tuple(replace(m, state_after=state) for m in demo.profile.measurements)
     assert "at most 3,072 MiB of the device were in use" in section_of(demo, measurements=measured).reading

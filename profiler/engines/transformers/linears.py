@@ -4,6 +4,7 @@ Each takes activations (..., K) and gives (..., N) in their dtype. Kernels get b
 code, 10 to 30 times slower and without a word, so the cast is made here.
 """
 
+import importlib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -140,9 +141,7 @@ class Nf4Linear(nn.Module):
 
     def __init__(self, weight: torch.Tensor, bias: torch.Tensor | None = None):
         super().__init__()
-        import bitsandbytes
-
-        layers: Any = bitsandbytes.nn
+        layers: Any = importlib.import_module("bitsandbytes").nn
         self.out_features, self.in_features = weight.shape
         kind = {"quant_type": "nf4", "compress_statistics": False}
         kept = layers.Params4bit(weight.bfloat16().contiguous(), requires_grad=False, blocksize=NF4_BLOCK, **kind)
