@@ -83,9 +83,10 @@ def field_texts(struct: type[Record]) -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     found = {}
     for field, text in zip(body.body, body.body[1:]):
-        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr):
-            if isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
-                found[field.target.id] = " ".join(text.value.value.split())
+        if not (isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name) and isinstance(text, ast.Expr)):
+            continue
+        if isinstance(text.value, ast.Constant) and isinstance(text.value.value, str):
+            found[field.target.id] = " ".join(text.value.value.split())
     return found
 
 
