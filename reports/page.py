@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
+from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile
 from .engine_commands import EngineCommand, engine_commands
 from .facts import Fact, causes_table, checklist_table, facts, models_table, named, rejected
@@ -23,6 +24,7 @@ from .verdict import (
     mix_text,
     random_text,
     regret_text,
+    setting_name,
     workload_verdicts,
 )
 from .whole import write_whole
@@ -144,7 +146,7 @@ def report_page(
         answers=tuple(_sentence(answer(verdict)) for verdict in verdicts),
         cards=cards,
         commands=engine_commands(profile, recommendation.chosen),
-        check=check_text(validation),
+        check=_check(profile, validation),
         statements=_statements(profile, recommendation, validation),
         warnings=_warnings(profile, calibration, recommendation, validation),
         notes=calibration.notes,
@@ -201,10 +203,22 @@ def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
     pays = "more than" if found.accepted_per_round > found.break_even_accepted else "not"
     plural = "" if found.setting.draft_tokens == 1 else "s"
     what = f"{drafter_name(found.setting, 28)} at {found.setting.draft_tokens} draft token{plural}"
+    plain_ones = [item for item in here if not item.setting.draft_tokens]
+    best = max(plain_ones, key=lambda item: item.tokens_per_second.value, default=found)
+    other = ""
+    if verdict.speculates and best.setting.target != verdict.setting.target:
+        speed = tokens_per_second(best.tokens_per_second)
+        other = f" The best plain setting is {setting_name(best.setting, 28)}, forecast {speed}."
     return (
         f"Why: {what} gets {found.accepted_per_round:.2f} tokens accepted a round, {pays} the "
-        f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even."
+        f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even.{other}"
     )
+
+
+def _check(profile: Profile, validation: Validation | None) -> str:
+    if validation is None and speaks_of(profile):
+        return "From imported measurements: no forecast was checked by a run here."
+    return check_text(validation)
 
 
 def _where(profile: Profile) -> str:

