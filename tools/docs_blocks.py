@@ -53,7 +53,7 @@ def main() -> int:
     for page in pages:
         page.write_text(rewritten(page.read_text(), makers))
     if given.run is not None:
-        docs_run.photograph(given.run / "report.html", ROOT / "docs" / "demo.png")
+        docs_run.photograph(given.run, ROOT / "docs" / "demo.png")
     return 0
 
 

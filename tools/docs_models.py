@@ -7,8 +7,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from tests.profiler.gguf_files import Header  # noqa: E402
-from tests.profiler.test_gguf_shape import attend, base, feed, qwen35_27b  # noqa: E402
+from tests.profiler.gguf_files import Header
+from tests.profiler.test_gguf_shape import attend, base, feed, qwen35_27b
 
 NEWER_ROWS, OLDER_ROWS = 248_320, 151_936
 BLOCK = 256

@@ -1,10 +1,12 @@
 """Blocks of the documents that come from a run: the verdict, how to read it, the files, what else they tell; the picture."""
 
+import contextlib
 import io
 import re
 import shutil
 import tempfile
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -18,21 +20,27 @@ from specgauge.reports.terminal import print_verdict
 from specgauge.reports.verdict import check_text, regret_text
 
 CHROMIUM = "/usr/bin/chromium"
-VIEW = {"width": 1280, "height": 770}
+VIEW = {"width": 1280, "height": 780}
 UNWRAPPED, WIDTH = 4000, 80
 STORED = ("profile.json", "calibration.json", "recommendation.json", "validation.json", "report.html")
+
+FOLDERS = re.compile(r"(?<![\w:/.])/(?:[\w.+@-]+/)+")
 
 LINES: tuple[tuple[str, str, str], ...] = (
     (
         r"cannot be told apart",
-        "The ratio of the two forecasts, with its interval, includes 1: this evidence does not order them. That is an answer "
-        "and no failure.",
+        (
+            "The ratio of the two forecasts, with its interval, includes 1: this evidence does not order them. That is an answer "
+            "and no failure."
+        ),
         "Run the one that is named. Where the rest matters, the line says what would tell them apart.",
     ),
     (
         r"^measured .* over plain",
-        "What the setting gave in the check, prompt by prompt beside plain decoding of the same target in the same "
-        "minutes. The speed of plain decoding stands behind it.",
+        (
+            "What the setting gave in the check, prompt by prompt beside plain decoding of the same target in the same "
+            "minutes. The speed of plain decoding stands behind it."
+        ),
         "This is the gain to expect on prompts like these. A range that includes 1.00 is no gain.",
     ),
     (
@@ -94,13 +102,17 @@ def _records(out: Path) -> tuple[Recommendation, Validation, Profile]:
 
 
 def printed(out: Path, width: int = WIDTH) -> list[str]:
-    """The lines of the verdict, without colours; the command names its files without their folders."""
+    """The lines of the verdict, without colours; files without their folders."""
     from rich.console import Console
 
     sink = io.StringIO()
     print_verdict(Console(file=sink, width=width, color_system=None), *_records(out))
-    text = re.sub(r"(-m|-md) \S*/", r"\1 ", sink.getvalue())
-    return [line.rstrip() for line in text.splitlines()]
+    return [line.rstrip() for line in without_folders(sink.getvalue()).splitlines()]
+
+
+def without_folders(text: str) -> str:
+    """`text` with every absolute path cut down to its last name: the folders are those of the machine that ran it."""
+    return FOLDERS.sub("", text)
 
 
 def first_lines(out: Path) -> list[str]:
@@ -112,16 +124,24 @@ def first_lines(out: Path) -> list[str]:
     return lines[:head]
 
 
+def command(out: Path) -> str:
+    """What was typed to make the run."""
+    _, _, profile = _records(out)
+    if profile.engine.name == "fake":
+        return f"specgauge run --engine fake:{profile.engine.build}"
+    return "specgauge run" if profile.engine.name == "llama.cpp" else f"specgauge run --engine {profile.engine.name}"
+
+
 def verdict(out: Path) -> str:
     """The README's: headline, table, and how the forecasts did."""
     _, validation, _ = _records(out)
     checked = "\n".join(_wrapped(f"{check_text(validation)} {regret_text(validation)}"))
-    return indented("\n".join(["$ specgauge run", *first_lines(out), "[...]", checked]))
+    return indented("\n".join([f"$ {command(out)}", *first_lines(out), "[...]", checked]))
 
 
 def whole_verdict(out: Path) -> str:
     """All of it."""
-    return indented("\n".join(["$ specgauge run", *printed(out)]))
+    return indented("\n".join([f"$ {command(out)}", *printed(out)]))
 
 
 def reading(out: Path) -> str:
@@ -157,14 +177,10 @@ def sizes(out: Path) -> str:
     return table(("file in specgauge-out/", "size in this run"), rows, right=(1,))
 
 
-def _asked(out: Path, *commands: str, lines: slice = slice(None)) -> str:
+def _asked(out: Path, *commands: str) -> str:
     """Commands over a copy of the run's files, in the usual folder."""
-    with tempfile.TemporaryDirectory() as folder:
-        copy = Path(folder) / "specgauge-out"
-        copy.mkdir()
-        for name in STORED:
-            shutil.copy(out / name, copy / name)
-        return session(Path(folder), *commands, lines=lines)
+    with copied(out) as folder:
+        return without_folders(session(folder, *commands))
 
 
 def predict(out: Path) -> str:
@@ -178,30 +194,38 @@ def diagnose(out: Path) -> str:
     return _asked(out, f"specgauge diagnose --workload {recommendation.workloads[0].workload}")
 
 
-
-
 def next_steps(out: Path) -> str:
     """What specgauge alone says, over a finished run."""
     return _asked(out, "specgauge")
 
 
-def photograph(report: Path, picture: Path) -> None:
-    """The first screen of the report as PNG, light, offline, in Debian's Chromium."""
+def photograph(out: Path, picture: Path) -> None:
+    """The first screen of the run's report, made anew, as PNG: light, offline, in Debian's Chromium."""
     from playwright.sync_api import sync_playwright
 
-    with sync_playwright() as playwright:
+    with copied(out) as folder, sync_playwright() as playwright:
+        session(folder, "specgauge report")
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         context = browser.new_context(viewport=VIEW, color_scheme="light", offline=True)  # pyright: ignore
         page = context.new_page()
-        page.goto(report.resolve().as_uri())
+        page.goto((folder / "specgauge-out" / "report.html").as_uri())
         page.wait_for_selector("html[data-drawn=yes]", timeout=30_000)
         page.screenshot(path=str(picture))
         browser.close()
 
 
-def _wrapped(text: str) -> list[str]:
-    import textwrap
+@contextlib.contextmanager
+def copied(out: Path) -> Iterator[Path]:
+    """A folder with a copy of the run's files in specgauge-out/."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(folder) / "specgauge-out"
+        copy.mkdir()
+        for name in STORED:
+            shutil.copy(out / name, copy / name)
+        yield Path(folder)
 
+
+def _wrapped(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH)
 
 

@@ -14,9 +14,9 @@ from schemas import DOCUMENTS, kind_of
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.ladders import LADDERS, predicted, rows_of  # noqa: E402
-from specgauge.calibrate.importers.rows import COLUMNS, OPTIONAL  # noqa: E402
-from specgauge.calibrate.predict import Prediction  # noqa: E402
+from benchmarks.ladders import LADDERS, predicted, rows_of
+from specgauge.calibrate.importers.rows import COLUMNS, OPTIONAL
+from specgauge.calibrate.predict import Prediction
 
 DATA = ROOT / "tests" / "data"
 WHO_WRITES = {
@@ -116,9 +116,7 @@ def blind_rows() -> str:
     for name, forecast, measured in blind():
         speed = f"{forecast.tokens_per_second:.1f} ({forecast.low:.1f} to {forecast.high:.1f})"
         error = f"{100 * (forecast.tokens_per_second / measured - 1):+.1f} %"
-        lines.append(
-            (f"`{name}`", str(forecast.draft_tokens), speed, f"{measured:.1f}", error, forecast.provenance)
-        )
+        lines.append((f"`{name}`", str(forecast.draft_tokens), speed, f"{measured:.1f}", error, forecast.provenance))
     columns = ("ladder", "draft tokens", "forecast tokens/s (95 %)", "measured", "error", "provenance")
     return table(columns, lines, right=(1, 2, 3, 4)) + "\n\n" + blind_summary()
 
@@ -127,10 +125,12 @@ def blind_summary() -> str:
     """The errors of all rows left out, in one sentence."""
     errors = [abs(forecast.tokens_per_second / measured - 1) for _, forecast, measured in blind()]
     inside = sum(forecast.low <= measured <= forecast.high for _, forecast, measured in blind())
+    priors = sum(forecast.provenance == "prior" for _, forecast, _ in blind())
     mean, worst = 100 * sum(errors) / len(errors), 100 * max(errors)
     return (
         f"{len(errors)} rows of {len(LADDERS)} public ladders that the forecast had not seen: mean error {mean:.1f} %, "
-        f"{worst:.1f} % at worst, {inside} of {len(errors)} inside their 95 % interval."
+        f"{worst:.1f} % at worst, {inside} of {len(errors)} inside their 95 % interval; {priors} of them are "
+        "marked prior and have wide intervals."
     )
 
 
