@@ -19,7 +19,9 @@ from .loop import (
     CALIBRATION,
     PARITY,
     PROFILE,
+    RECOMMENDATION,
     REPORT,
+    VALIDATION,
     calibrated_beside,
     calibrated_to,
     closing,
@@ -41,6 +43,7 @@ from .loop import (
     validated_to,
 )
 from .options import (
+    EPILOGUES,
     MOST_DRAFT_TOKENS,
     Check,
     Common,
@@ -72,8 +75,6 @@ MOST_IN_FULL = 4
 GOOD, FAILED, WRONG, MISSED = 0, 1, 2, 3
 """Exit codes: good; the work failed; usage or input is wrong; `validate --tolerance` was missed."""
 ENGINE_FLAG = "--engine-flag"
-PASSED_ON = "Everything after -- is passed on to llama-server."
-
 app = App(
     name="specgauge",
     help="Profiles a machine once for speculative decoding, forecasts settings that were never run, and checks them.",
@@ -84,7 +85,7 @@ app = App(
 )
 
 
-@app.command(help_epilogue=PASSED_ON)
+@app.command(help_epilogue=EPILOGUES["run"])
 def run(
     *targets: Path,
     choice: EngineChoice = EngineChoice(),
@@ -120,7 +121,7 @@ def run(
     return MISSED if missed and strict else GOOD
 
 
-@app.command(name="check", help_epilogue="What stands after -- is read as flags of your llama-server.")
+@app.command(name="check", help_epilogue=EPILOGUES["check"])
 def check_command(target: Path, *, draft: tuple[Path, ...] = (), room: Room = Room(), common: Common = Common()) -> int:
     """Answer from headers, before any weight is read: does the pair work, does it fit, what will disappoint.
 
@@ -154,7 +155,7 @@ def check_command(target: Path, *, draft: tuple[Path, ...] = (), room: Room = Ro
     return exit_code(report)
 
 
-@app.command(name="machine")
+@app.command(name="machine", help_epilogue=EPILOGUES["machine"])
 def machine_command(*, seconds: float = 8.0, device: str = "", threads: int = 0, common: Common = Common()) -> int:
     """Device, driver, clocks, power, memory, bandwidth, and what would spoil a measurement here. Changes nothing.
 
@@ -182,7 +183,7 @@ def machine_command(*, seconds: float = 8.0, device: str = "", threads: int = 0,
     return GOOD
 
 
-@app.command(name="profile", help_epilogue=PASSED_ON)
+@app.command(name="profile", help_epilogue=EPILOGUES["profile"])
 def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), common: Common = Common()) -> int:
     """Measure what forecasts need; an interrupted profile goes on where it stopped.
 
@@ -204,7 +205,7 @@ def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), commo
     return GOOD
 
 
-@app.command(name="import")
+@app.command(name="import", help_epilogue=EPILOGUES["import"])
 def import_command(
     *files: Path, acceptance: tuple[Path, ...] = (), hints: Hints = Hints(), common: Common = Common()
 ) -> int:
@@ -233,7 +234,7 @@ def import_command(
     return GOOD
 
 
-@app.command
+@app.command(help_epilogue=EPILOGUES["calibrate"])
 def calibrate(*, seed: int = 1, common: Common = Common()) -> int:
     """Fit the model to profile.json, and write calibration.json.
 
@@ -255,7 +256,7 @@ def calibrate(*, seed: int = 1, common: Common = Common()) -> int:
     return GOOD
 
 
-@app.command
+@app.command(help_epilogue=EPILOGUES["recommend"])
 def recommend(*, common: Common = Common()) -> int:
     """Search all settings with the calibrated model, and write recommendation.json."""
     check_out(common.out)
@@ -269,7 +270,7 @@ def recommend(*, common: Common = Common()) -> int:
     return GOOD
 
 
-@app.command(help_epilogue=PASSED_ON)
+@app.command(help_epilogue=EPILOGUES["validate"])
 def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), common: Common = Common()) -> int:
     """Run the recommendation, its neighbours and settings never run, and write validation.json.
 
@@ -295,7 +296,7 @@ def validate(*, choice: EngineChoice = EngineChoice(), check: Check = Check(), c
     return MISSED if missed else GOOD
 
 
-@app.command(help_epilogue=PASSED_ON)
+@app.command(help_epilogue=EPILOGUES["parity"])
 def parity(
     *targets: Path, choice: EngineChoice = EngineChoice(), compared: Compared = Compared(), common: Common = Common()
 ) -> int:
@@ -325,7 +326,7 @@ def parity(
     return WRONG if any(one.severity == ERROR for one in found.findings) else GOOD
 
 
-@app.command
+@app.command(help_epilogue=EPILOGUES["diagnose"])
 def diagnose(*, workload: str = "", draft_tokens: int | None = None, common: Common = Common()) -> int:
     """Why speculation is slow, or no faster, here: causes ranked by the milliseconds that each takes of a round.
 
@@ -357,24 +358,34 @@ def diagnose(*, workload: str = "", draft_tokens: int | None = None, common: Com
     return GOOD
 
 
-@app.command
-def report(*, common: Common = Common()) -> int:
-    """Write report.html from the files in the output folder; it opens offline."""
+@app.command(help_epilogue=EPILOGUES["report"])
+def report(
+    *, markdown: Annotated[Path | None, Parameter(allow_leading_hyphen=True)] = None, common: Common = Common()
+) -> int:
+    """Write report.html from the files in the output folder; it opens offline.
+
+    Parameters
+    ----------
+    markdown
+        Write the same as markdown to this file too; - is stdout.
+    """
     check_out(common.out)
     profile = stored_profile(common.path(PROFILE))
     calibrated, calibration = stored_calibration(profile, common)
     recommendation = stored_recommendation(profile, calibrated, calibration, common)
     validation = stored_validation(recommendation, common)
     seen = examined(profile, calibrated, calibration, recommendation, validation)
-    files = reported_to(profile, calibration, recommendation, validation, common, seen)
+    if common.json and markdown == Path("-"):
+        raise InputError("--markdown - and --json both want stdout: give --markdown a file")
+    files = reported_to(profile, calibration, recommendation, validation, common, seen, markdown)
     if common.json:
         print_json({"files": files})
-    else:
+    elif markdown != Path("-"):
         print(common.path(REPORT))
     return GOOD
 
 
-@app.command
+@app.command(help_epilogue=EPILOGUES["predict"])
 def predict(
     *,
     profile: Path | None = None,
@@ -406,8 +417,11 @@ def predict(
     seed
         Seed of the bootstrap, where no calibration lies beside the profile.
     """
+    from rich.console import Console
+
     from .calibrate.predict import check_contexts, predictions_of
     from .calibrate.transfer import Sizes, transferred
+    from .reports.predictions import print_predictions
 
     lengths = parse_draft_tokens(draft_tokens) if draft_tokens is not None else None
     contexts = parse_contexts(context) if context is not None else None
@@ -428,13 +442,11 @@ def predict(
     if common.json:
         print_json({"predictions": predictions})
     else:
-        several = len({one.context for one in predictions}) > 1
-        for one in predictions:
-            print(one_line(one.as_line(with_context=several)))
+        print_predictions(Console(), predictions)
     return GOOD
 
 
-@app.command
+@app.command(help_epilogue=EPILOGUES["compare"])
 def compare(a: Path, b: Path, *, common: Common = Common()) -> int:
     """Hold two profiles or two validations against each other: what differs, and what is noise.
 
@@ -501,9 +513,21 @@ def main(argv: Sequence[str] | None = None) -> int:
     return code
 
 
+def _said_next() -> int:
+    """What to do next, in view of what lies in the usual output folder."""
+    from .reports.next_step import next_steps
+
+    out = Common().out
+    names = (PROFILE, RECOMMENDATION, VALIDATION, REPORT)
+    print("\n".join(next_steps(out, frozenset(name for name in names if (out / name).is_file()))))
+    return GOOD
+
+
 def _ran(arguments: list[str]) -> int:
     open_standard_streams()
     interrupted.clear()
+    if not arguments:
+        return _said_next()
     words = _with_engine_flags(arguments)
     debug = "--debug" in words
     try:

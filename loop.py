@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from .profiler.outputs.parity import Parity
     from .profiler.records import Measurement, Profile, Record, Request, Run, Setting
     from .profiler.session import Progress as SessionProgress
+    from .reports.page import Page
     from .reports.terminal import Progress
 
 USUAL_SEED = 1
@@ -207,16 +208,29 @@ def reported_to(
     validation: "Validation | None",
     common: Common,
     seen: "Examined | None" = None,
+    markdown: Path | None = None,
 ) -> tuple[str, ...]:
-    """Write report.html; the paths of all files that lie in the output folder now."""
-    from .reports.page import write_report
+    """Write report.html, and the same as markdown to a file or, for "-", to stdout; the paths of all files that lie in the
+    output folder now."""
+    from .reports.page import report_page, write_page
 
     found = seen or Examined()
-    write_report(
-        common.path(REPORT), profile, calibration, recommendation, validation, found.checklist, found.diagnoses
-    )
+    page = report_page(profile, calibration, recommendation, validation, found.checklist, found.diagnoses)
+    write_page(common.path(REPORT), page)
+    if markdown is not None:
+        _write_markdown(markdown, page)
     names = (PROFILE, CALIBRATION, RECOMMENDATION, *((VALIDATION,) if validation else ()), REPORT)
     return tuple(str(common.path(name)) for name in names)
+
+
+def _write_markdown(path: Path, page: "Page") -> None:
+    from .reports.markdown import markdown
+    from .reports.whole import write_whole
+
+    if path == Path("-"):
+        print(markdown(page), end="")
+    else:
+        write_whole(path, markdown(page))
 
 
 class Examined(NamedTuple):
@@ -612,7 +626,7 @@ def _told(progress: "Progress", clock: Callable[[], float]) -> "Callable[[Sessio
     def tell(state: "SessionProgress") -> None:
         if state.request:
             spent = clock() - began
-            label = f"{_asked(state.request)} ({state.done + 1} of {state.total})"
+            label = f"{_asked(state.request)} ({state.done + 1} of {state.total} of this stage)"
             progress(label, spent, spent + state.seconds_left)
 
     return tell

@@ -36,6 +36,48 @@ MOST_SEED = 2**32 - 2
 """4294967295 means a random seed to llama-server."""
 
 
+PASSED_ON = "Everything after -- is passed on to llama-server."
+READ_FLAGS = "What stands after -- is read as flags of your llama-server."
+
+
+def examples(*lines: str, note: str = "") -> str:
+    """What stands below the options in a verb's help."""
+    return "\n\n".join(part for part in (note, "\n".join(f"- `specgauge {line}`" for line in lines)) if part)
+
+
+EPILOGUES = {
+    "run": examples(
+        "run",
+        "run target.gguf --draft draft.gguf --llama-server PATH -- -ngl 99 -fa on",
+        "run FOLDER --engine transformers --draft-quant int8,int4",
+        note=PASSED_ON,
+    ),
+    "check": examples(
+        "check target.gguf --draft draft.gguf",
+        "check target.gguf --draft draft.gguf --memory 24GB -- -c 32768 -ctk q8_0",
+        note=READ_FLAGS,
+    ),
+    "machine": examples("machine", "machine --json"),
+    "profile": examples(
+        "profile target.gguf --draft draft.gguf -- -ngl 99",
+        "profile CONFIG.json --engine transformers --weights random --target-quant int4",
+        note=PASSED_ON,
+    ),
+    "import": examples(
+        "import llama-bench.json --out mine", "import my-runs.csv --acceptance other-machine.csv --out mine"
+    ),
+    "calibrate": examples("calibrate", "calibrate --seed 7 --json"),
+    "recommend": examples("recommend", "recommend --out mine --json"),
+    "validate": examples("validate", "validate --repeats 5 --tolerance 0.05", note=PASSED_ON),
+    "parity": examples("parity", "parity target.gguf --draft draft.gguf --mismatch 0.7", note=PASSED_ON),
+    "diagnose": examples("diagnose", "diagnose --workload copying --draft-tokens 8"),
+    "report": examples("report", "report --markdown verdict.md", "report --markdown - | less"),
+    "predict": examples("predict --draft-tokens 0..8", "predict --profile profile.json --survival 0.8,0.65,0.5 --json"),
+    "compare": examples("compare a/profile.json b/profile.json", "compare a/validation.json b/validation.json --json"),
+}
+"""By verb: what its help ends with."""
+
+
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Common:

@@ -32,13 +32,6 @@ class Prediction:
     speed_up: float
     provenance: str
 
-    def as_line(self, with_context: bool = False) -> str:
-        """The row in words; `with_context` names the cached tokens behind which it is."""
-        context = f" at {self.context}" if with_context else ""
-        drafter = f"{self.drafter} {self.draft} {self.draft_tokens}" if self.draft_tokens else "plain"
-        speed = f"{self.tokens_per_second:8.2f} ({self.low:.2f} to {self.high:.2f}) tokens/s"
-        return f"{self.target:24} {drafter:32} {self.workload + context:20} {speed}  x{self.speed_up:.2f}  {self.provenance}"
-
 
 def check_contexts(profile: Profile, contexts: tuple[int, ...] | None) -> None:
     """Raises InputError where contexts are asked of a profile whose replies have their own."""

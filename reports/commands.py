@@ -3,6 +3,8 @@
 import shlex
 from collections.abc import Mapping, Sequence
 
+from msgspec.structs import replace
+
 from ..calibrate.records import Chosen
 from ..profiler.errors import InputError
 from ..profiler.records import ModelFile, Profile, Sampling, Setting
@@ -75,6 +77,17 @@ def llama_server(
     ]
     spelled = ((spellings.get(name, CURRENT.get(name, name)), value) for name, value in options)
     return [binary, *(word for option, value in spelled if option for word in (option, value)), *flags]
+
+
+def drafting_flags(setting: Setting, models: Sequence[ModelFile]) -> list[str]:
+    """The options of the drafter alone, as llama.cpp spells them now: to add to a command that is not known here.
+
+    A draft whose file is not known has its name. Raises InputError for a drafter that llama.cpp has not got.
+    """
+    named = [replace(model, path=model.path or model.label) for model in models]
+    bare = setting if any(model.label == setting.draft for model in named) else replace(setting, draft="")
+    bare = setting if setting.drafter == "ngram" else bare
+    return [word for name, value in _drafter_options(bare, named, CURRENT) for word in (CURRENT.get(name, name), value)]
 
 
 def shell(arguments: Sequence[str]) -> str:

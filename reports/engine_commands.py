@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 
 from ..calibrate.records import Chosen
+from ..calibrate.reported import speaks_of
 from ..profiler.errors import InputError
 from ..profiler.records import Profile, Setting
-from .commands import CURRENT, chosen_setting, command_for, llama_server, shell
+from .commands import CURRENT, chosen_setting, command_for, drafting_flags, llama_server, shell
 from .generate_call import generate_call
-from .vllm_command import vllm_lacks, vllm_serve
+from .vllm_command import vllm_drafting, vllm_lacks, vllm_serve
 
 MEASURED_NOTE = "The forecast is for this engine."
 OTHER_NOTE = "The same setting; its speed on this engine was not measured."
+ADDED_NOTE = "Add this to your own command: files and flags behind imported measurements are not known."
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class EngineCommand:
 def engine_commands(profile: Profile, chosen: Chosen) -> tuple[EngineCommand, ...]:
     """llama.cpp, vLLM and transformers, that of the profile first. An engine that cannot be told the setting is left out."""
     setting = chosen_setting(profile, chosen)
+    if speaks_of(profile):
+        return _flags_alone(profile, setting)
     own = profile.engine.name
     found = [
         command
@@ -33,6 +37,18 @@ def engine_commands(profile: Profile, chosen: Chosen) -> tuple[EngineCommand, ..
         if command is not None
     ]
     return tuple(sorted(found, key=lambda command: command.engine != _shown(own)))
+
+
+def _flags_alone(profile: Profile, setting: Setting) -> tuple[EngineCommand, ...]:
+    """Of imported evidence: what to add to one's own command; files and other flags behind it are not known."""
+    found = []
+    try:
+        found.append(EngineCommand("llama.cpp", shell(drafting_flags(setting, profile.models)), False, (ADDED_NOTE,)))
+    except InputError:
+        pass
+    if text := vllm_drafting(setting, profile.models):
+        found.append(EngineCommand("vLLM", text, False, (ADDED_NOTE, *vllm_lacks(setting, profile.models, ()))))
+    return tuple(sorted(found, key=lambda command: command.engine != _shown(profile.engine.name)))
 
 
 def _shown(name: str) -> str:

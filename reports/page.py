@@ -1,16 +1,13 @@
 """The report: one HTML file that needs no network, a view of profile, calibration, recommendation and validation."""
 
-import contextlib
 import hashlib
-import os
-import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
-from ..profiler.errors import WorkFailed
+from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile
 from .engine_commands import EngineCommand, engine_commands
 from .facts import Fact, causes_table, checklist_table, facts, models_table, named, rejected
@@ -27,8 +24,10 @@ from .verdict import (
     mix_text,
     random_text,
     regret_text,
+    setting_name,
     workload_verdicts,
 )
+from .whole import write_whole
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -121,8 +120,12 @@ def write_report(
     diagnoses: Sequence[Diagnosis] = (),
 ) -> Path:
     """Write the report to `path` whole or not at all; returns it. Raises WorkFailed where it cannot be written."""
-    page = report_page(profile, calibration, recommendation, validation, checklist, diagnoses)
-    _write_whole(Path(path), _render(page))
+    return write_page(path, report_page(profile, calibration, recommendation, validation, checklist, diagnoses))
+
+
+def write_page(path: Path, page: Page) -> Path:
+    """Write `page` to `path` whole or not at all; returns it. Raises WorkFailed where it cannot be written."""
+    write_whole(Path(path), _render(page))
     return Path(path)
 
 
@@ -143,7 +146,7 @@ def report_page(
         answers=tuple(_sentence(answer(verdict)) for verdict in verdicts),
         cards=cards,
         commands=engine_commands(profile, recommendation.chosen),
-        check=check_text(validation),
+        check=_check(profile, validation),
         statements=_statements(profile, recommendation, validation),
         warnings=_warnings(profile, calibration, recommendation, validation),
         notes=calibration.notes,
@@ -181,25 +184,6 @@ def _render(page: Page) -> str:
     return template.render(page=page, plotly=Markup(get_plotlyjs()))
 
 
-def _write_whole(path: Path, text: str) -> None:
-    """Write beside the goal, then rename: a reader sees the old report or the new one."""
-    temporary = None
-    try:
-        with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
-            temporary = Path(file.name)
-            file.write(text.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.chmod(0o644)
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-        reason = error.strerror or str(error)
-        raise WorkFailed(f"cannot write the report {path}: {reason}; choose another folder with --out") from error
-
-
 def _card(
     profile: Profile, recommendation: Recommendation, validation: Validation | None, verdict: WorkloadVerdict
 ) -> Card:
@@ -219,10 +203,22 @@ def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
     pays = "more than" if found.accepted_per_round > found.break_even_accepted else "not"
     plural = "" if found.setting.draft_tokens == 1 else "s"
     what = f"{drafter_name(found.setting, 28)} at {found.setting.draft_tokens} draft token{plural}"
+    plain_ones = [item for item in here if not item.setting.draft_tokens]
+    best = max(plain_ones, key=lambda item: item.tokens_per_second.value, default=found)
+    other = ""
+    if verdict.speculates and best.setting.target != verdict.setting.target:
+        speed = tokens_per_second(best.tokens_per_second)
+        other = f" The best plain setting is {setting_name(best.setting, 28)}, forecast {speed}."
     return (
         f"Why: {what} gets {found.accepted_per_round:.2f} tokens accepted a round, {pays} the "
-        f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even."
+        f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even.{other}"
     )
+
+
+def _check(profile: Profile, validation: Validation | None) -> str:
+    if validation is None and speaks_of(profile):
+        return "From imported measurements: no forecast was checked by a run here."
+    return check_text(validation)
 
 
 def _where(profile: Profile) -> str:

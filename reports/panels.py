@@ -17,6 +17,8 @@ SYMBOLS = ("circle", "square", "diamond", "triangle-up", "pentagon", "star")
 DASHES = ("solid", "dash", "dashdot", "longdash", "longdashdot", "dot")
 REFERENCE = "#868e96"
 """Reference lines: a grey that shows on white and on black."""
+ON_BOTH = "#757d86"
+"""Of figures that stand on the page itself: a darker grey, read on white and on black."""
 
 Trace = dict[str, Any]
 
@@ -239,7 +241,7 @@ def lying_bar(y: float, x: Interval, colour: str, pattern: str, hover: str, text
     trace |= {"insidetextanchor": "start", "textangle": 0, "constraintext": "none"}
     if hollow:
         trace["marker"] = {"color": transparent(colour, 0.12), "line": {"color": colour, "width": 1}}
-        return trace
+        return trace | {"textfont": {"color": ON_BOTH, "weight": 600}}
     trace |= {"textfont": {"color": "#ffffff", "weight": 600}}
     return trace | {"error_x": _error_bars([x], Style(REFERENCE, "circle", "solid"))}
 

@@ -106,13 +106,13 @@ class Progress:
 
 
 def _time_left(done_seconds: float, expected_seconds: float) -> str:
+    """Without a percentage: what is left of a plan that goes on from its own results may grow, and a share would go back."""
     if expected_seconds <= 0:
         return f"{duration(done_seconds)} so far"
     left = expected_seconds - done_seconds
-    share = min(0.99, done_seconds / expected_seconds)
     if left <= 0:
         return f"{duration(done_seconds)} so far, longer than the {duration(expected_seconds)} expected"
-    return f"{share:.0%}, about {duration(left)} left"
+    return f"{duration(done_seconds)} so far, about {duration(left)} left"
 
 
 def _speed_table(verdicts: tuple[WorkloadVerdict, ...], level: float) -> "Table":

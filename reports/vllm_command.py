@@ -21,8 +21,7 @@ def vllm_serve(setting: Setting, models: Sequence[ModelFile], sampling: Sampling
         "vllm",
         "serve",
         _path(models, setting.target),
-        "--max-model-len",
-        str(setting.context),
+        *(("--max-model-len", str(setting.context)) if setting.context else ()),
         "--max-num-seqs",
         str(setting.streams),
     ]
@@ -30,6 +29,13 @@ def vllm_serve(setting: Setting, models: Sequence[ModelFile], sampling: Sampling
         words += ["--speculative-config", _json(_speculation(setting, models))]
     words += ["--override-generation-config", _json(_generation(sampling)), "--seed", str(sampling.seed)]
     return shlex.join(words)
+
+
+def vllm_drafting(setting: Setting, models: Sequence[ModelFile]) -> str:
+    """The option of the drafter alone, to add to a command that is not known here; empty for plain decoding."""
+    if setting.drafter == "none" or not setting.draft_tokens:
+        return ""
+    return shlex.join(["--speculative-config", _json(_speculation(setting, models))])
 
 
 def vllm_lacks(setting: Setting, models: Sequence[ModelFile], flags: Sequence[str]) -> tuple[str, ...]:
@@ -53,7 +59,8 @@ def vllm_lacks(setting: Setting, models: Sequence[ModelFile], flags: Sequence[st
 
 def _speculation(setting: Setting, models: Sequence[ModelFile]) -> dict[str, Any]:
     config: dict[str, Any] = {"method": METHODS.get(setting.drafter, setting.drafter)}
-    if setting.draft and setting.drafter != "ngram" and setting.draft != setting.target:
+    # A head inside the target is no file of its own, whatever it is called.
+    if setting.drafter != "ngram" and setting.draft in {model.label for model in models} - {setting.target}:
         config["model"] = _path(models, setting.draft)
     config["num_speculative_tokens"] = setting.draft_tokens
     if setting.drafter == "ngram" and setting.ngram_size:

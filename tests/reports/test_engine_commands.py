@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from specgauge.calibrate.records import Chosen
-from specgauge.profiler.records import Sampling, Setting
+from specgauge.profiler.records import Measurement, ReportedRow, Request, Sampling, Setting
 from specgauge.reports.commands import chosen_setting
-from specgauge.reports.engine_commands import MEASURED_NOTE, OTHER_NOTE, EngineCommand, engine_commands
+from specgauge.reports.engine_commands import ADDED_NOTE, MEASURED_NOTE, OTHER_NOTE, EngineCommand, engine_commands
 from specgauge.reports.vllm_command import SPECULATIVE_KEYS, vllm_lacks, vllm_serve
 
 from .samples import Sample, sample
@@ -121,6 +121,21 @@ def test_the_keywords_of_the_call_are_those_of_transformers(demo: Sample):
         found = told(demo.profile, advice.chosen)
         keywords = {word.arg for word in call(found["transformers"].text).keywords if word.arg}
         assert keywords - {"assistant_model"} <= set(known), keywords
+
+
+def test_of_imported_rows_only_the_drafters_options_are_told(demo: Sample):
+    row = ReportedRow(setting=MODEL, workload="reported", tokens_per_second=60.0, baseline_tokens_per_second=40.0)
+    measurement = Measurement(
+        request=Request(action="import"), digest="0", started_at_seconds=0.0, wall_seconds=0.0, reported=(row,)
+    )
+    profile = msgspec.structs.replace(demo.profile, measurements=(measurement,))
+    chosen = msgspec.structs.replace(demo.recommendation.chosen, drafter="mtp", draft="draft-mtp", draft_tokens=3)
+    found = {command.engine: command for command in engine_commands(profile, chosen)}
+    words = shlex.split(found["llama.cpp"].text)
+    assert option(words, "--spec-type") == "draft-mtp" and option(words, "--spec-draft-n-max") == "3"
+    assert "-md" not in words and "-m" not in words
+    assert json.loads(shlex.split(found["vLLM"].text)[1]) == {"method": "mtp", "num_speculative_tokens": 3}
+    assert all(ADDED_NOTE in command.notes and not command.measured for command in found.values())
 
 
 def test_a_drafter_that_an_engine_has_not_got_is_left_out(demo: Sample):

@@ -74,7 +74,7 @@ def test_progress_on_a_terminal_rewrites_one_line_with_the_time_left():
         progress("rounds", 250, 240)
     text = stream.getvalue()
     assert "\n" not in text
-    assert "steps of smol-F16: 25%, about 3 min 0 s left" in text
+    assert "steps of smol-F16: 1 min 0 s so far, about 3 min 0 s left" in text
     assert "longer than the 4 min 0 s expected" in text
     assert text.endswith("\r\x1b[2K")
 
@@ -86,7 +86,7 @@ def test_progress_in_a_pipe_is_one_plain_line_a_step():
             progress("steps", done, 10)
         progress("rounds\x1b[2J", 5, 0)
     lines = stream.getvalue().splitlines()
-    assert lines[0] == "steps: 0%, about 10 s left"
+    assert lines[0] == "steps: 0 s so far, about 10 s left"
     assert len(lines) == 2 and "\x1b" not in lines[1] and lines[1].endswith("5 s so far")
 
 
