@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from specgauge.calibrate import fit, plan, spread
 from specgauge.calibrate.replies import WorkloadReplies
 from specgauge.profiler.engines import fake
-from specgauge.profiler.workloads import PromptText
 from specgauge.profiler.engines.fake import FakeEngine
 from specgauge.profiler.records import MatchTrace, Sampling, Setting
 from specgauge.profiler.session import Session
+from specgauge.profiler.workloads import PromptText
 
 from .test_validate import MODEL_4, PLAIN, profile_with
 
