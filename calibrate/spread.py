@@ -8,7 +8,6 @@ Where acceptance is known only as chances, a prompt's mean says too little of on
 from collections import defaultdict
 
 import numpy as np
-from scipy.stats import norm
 
 from ..profiler.records import Profile, Setting
 from .evidence import Pair, matches_of, plain_replies
@@ -18,7 +17,7 @@ from .replies import WorkloadReplies
 
 OWN_ROUNDS = ("plain", "matches", "rounds")
 QUANTILES = (0.05, 0.5, 0.95)
-NOISE_POINTS = norm.ppf((np.arange(401) + 0.5) / 401)
+NOISE_POINTS = np.array([NormalDist().inv_cdf((place + 0.5) / 401) for place in range(401)])
 """Normal noise as equally likely points."""
 
 

@@ -24,6 +24,7 @@ from .verdict import (
     mix_text,
     random_text,
     regret_text,
+    setting_name,
     workload_verdicts,
 )
 from .whole import write_whole
@@ -202,9 +203,15 @@ def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
     pays = "more than" if found.accepted_per_round > found.break_even_accepted else "not"
     plural = "" if found.setting.draft_tokens == 1 else "s"
     what = f"{drafter_name(found.setting, 28)} at {found.setting.draft_tokens} draft token{plural}"
+    plain_ones = [item for item in here if not item.setting.draft_tokens]
+    best = max(plain_ones, key=lambda item: item.tokens_per_second.value, default=found)
+    other = ""
+    if verdict.speculates and best.setting.target != verdict.setting.target:
+        speed = tokens_per_second(best.tokens_per_second)
+        other = f" The best plain setting is {setting_name(best.setting, 28)}, forecast {speed}."
     return (
         f"Why: {what} gets {found.accepted_per_round:.2f} tokens accepted a round, {pays} the "
-        f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even."
+        f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even.{other}"
     )
 
 

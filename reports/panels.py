@@ -210,15 +210,27 @@ class GridCell:
     hatched: bool = False
 
 
-def grid_cells(cells: Sequence[GridCell], ink: str) -> Trace:
-    """Cells as bars, which unlike plotly's heat maps can be hatched; `ink` of text and hatching."""
-    pattern = {"shape": ["/" if cell.hatched else "" for cell in cells], "fgcolor": ink, "fgopacity": 0.28, "size": 7}
-    pattern |= {"solidity": 0.12, "fillmode": "overlay"}
-    trace: Trace = {"type": "bar", "x": [cell.x for cell in cells], "y": [0.96] * len(cells), "width": 0.96}
-    trace |= {"base": [cell.y - 0.48 for cell in cells], "showlegend": False, "name": ""}
+def grid_cells(cells: Sequence[GridCell], ink: str) -> list[Trace]:
+    """Cells as bars, which unlike plotly's heat maps can be hatched; `ink` of text and hatching. One trace for each look."""
+    looks = dict.fromkeys((cell.colour, cell.hatched) for cell in cells)
+    return [_alike([c for c in cells if (c.colour, c.hatched) == look], ink) for look in looks]
+
+
+def _alike(cells: Sequence[GridCell], ink: str) -> Trace:
+    trace: Trace = {"type": "bar", "x": [cell.x for cell in cells], "y": [0.96] * len(cells)}
+    trace |= {
+        "base": [cell.y - 0.48 for cell in cells],
+        "width": 0.96,
+        "offset": -0.48,
+        "showlegend": False,
+        "name": "",
+    }
     trace |= {"text": [cell.text for cell in cells], "textposition": "inside", "insidetextanchor": "middle"}
     trace |= {"textangle": 0, "constraintext": "none", "textfont": {"color": ink, "size": 12}, "cliponaxis": False}
-    trace["marker"] = {"color": [cell.colour for cell in cells], "line": {"width": 0}, "pattern": pattern}
+    trace["marker"] = {"color": cells[0].colour, "line": {"width": 0}}
+    if cells[0].hatched:
+        trace["marker"]["pattern"] = {"shape": "/", "fillmode": "overlay", "fgcolor": ink, "fgopacity": 0.25}
+        trace["marker"]["pattern"] |= {"size": 8, "solidity": 0.14}
     return trace | _hover([cell.hover for cell in cells])
 
 

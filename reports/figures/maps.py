@@ -90,20 +90,28 @@ def _pays_text(one: SpeedMap) -> str:
     believed = [c for c in _contexts(one) if any(x.provenance != "prior" for x in one.cells if x.context == c)]
     ends = in_order([believed[0], believed[-1]] if believed else [_contexts(one)[0]])
     name = f"{plain(one.workload)}: {drafter_name(one.setting, 28)} pays"
-    texts = [(context, _reach_text(one, context)) for context in ends]
-    if len({text for _, text in texts}) == 1:
+    timed, beyond = zip(*(_reach(one, context) for context in ends), strict=True)
+    further = " to ".join(str(n) for n in in_order(beyond))
+    extra = "" if beyond == timed else f" ({further} by extrapolation)"
+    if len(set(timed)) == 1:
         span = " to ".join(f"{context:,.0f}" for context in ends)
-        return f"{name} {texts[0][1]} at {span} tokens of context"
-    return f"{name} " + ", ".join(f"{text} at {context:,.0f} tokens of context" for context, text in texts)
+        return f"{name} {_streams_text(timed[0])} at {span} tokens of context{extra}"
+    texts = (f"{_streams_text(n)} at {context:,.0f} tokens of context" for n, context in zip(timed, ends, strict=True))
+    return f"{name} {', '.join(texts)}{extra}"
 
 
-def _reach_text(one: SpeedMap, context: float) -> str:
+def _reach(one: SpeedMap, context: float) -> tuple[int, int]:
+    """Streams up to which it pays by what was timed, and by extrapolation too."""
     column = [cell for cell in one.cells if cell.context == context]
     streams = tuple(cell.streams for cell in column)
     timed = pays_up_to([_pays(cell) and cell.provenance != "prior" for cell in column], streams)
-    beyond = pays_up_to([_pays(cell) for cell in column], streams)
-    text = f"up to {timed} stream{'' if timed == 1 else 's'}" if timed else "for no number of streams by what was timed"
-    return text if beyond == timed else f"{text} (up to {beyond} by extrapolation)"
+    return timed, pays_up_to([_pays(cell) for cell in column], streams)
+
+
+def _streams_text(streams: int) -> str:
+    if streams == 0:
+        return "for no number of streams by what was timed"
+    return f"up to {streams} stream{'' if streams == 1 else 's'}"
 
 
 def _room_text(one: MemoryMap) -> str:
@@ -128,7 +136,7 @@ def _speed_panel(one: SpeedMap) -> Panel:
     plot = _grid([f"{c:,.0f}" for c in contexts], [str(n) for n in streams])
     placed = [(contexts.index(c.context), streams.index(c.streams), c) for c in one.cells]
     shown = [GridCell(x, y, _colour(c), _speed_text(c), _speed_hover(c), c.provenance == "prior") for x, y, c in placed]
-    plot.traces.append(grid_cells(shown, INK))
+    plot.traces.extend(grid_cells(shown, INK))
     paying = {(x, y): _pays(cell) for x, y, cell in placed}
     plot.shapes.extend(_boundary(paying))
     return plot.panel(f"{plain(one.workload, 40)}, {_name(one.setting)}: best draft tokens, times plain")
@@ -184,7 +192,7 @@ def _memory_panel(one: MemoryMap) -> Panel:
         for y, count in enumerate(streams)
         for fit in [_fit(one, context, count)]
     ]
-    plot.traces.append(grid_cells(shown, INK))
+    plot.traces.extend(grid_cells(shown, INK))
     name = f"{plain(one.target, 28)} + {plain(one.draft or one.drafter, 28)}"
     return plot.panel(f"memory of {name}: longest draft that fits {plain(one.room, 80)}")
 

@@ -1,6 +1,7 @@
 """The maps: cells as recorded, extrapolation marked, the boundary where the interval leaves 1, and what is missing said."""
 
 import json
+from dataclasses import dataclass
 
 import msgspec
 import pytest
@@ -20,6 +21,26 @@ def fastest(records: Sample, workload: str):
     return max(mine, key=lambda one: one.cells[0].tokens_per_second)
 
 
+@dataclass(frozen=True)
+class Shown:
+    """A cell as drawn."""
+
+    text: str
+    hover: str
+    colour: str
+    hatched: bool
+
+
+def cells(drawn: dict) -> dict[tuple[int, int], Shown]:
+    """All cells of a map by column and row."""
+    found = {}
+    for trace in drawn["data"]:
+        hatched = bool(trace["marker"].get("pattern"))
+        for x, base, text, hover in zip(trace["x"], trace["base"], trace["text"], trace["hovertext"], strict=True):
+            found[x, round(base + 0.48)] = Shown(text, hover, trace["marker"]["color"], hatched)
+    return found
+
+
 def test_a_map_of_speed_for_each_workload_and_one_of_memory_for_each_of_its_drafters(demo: Sample):
     section = maps(demo.recommendation)
     captions = [panel.caption for panel in section.panels]
@@ -30,17 +51,17 @@ def test_a_map_of_speed_for_each_workload_and_one_of_memory_for_each_of_its_draf
 
 
 def test_cells_show_length_and_gain_and_extrapolated_ones_are_hatched(demo: Sample):
-    one, [trace] = fastest(demo, "ordinary"), figures(demo)[0]["data"]
-    assert len(trace["text"]) == len(one.cells)
-    for place, cell in enumerate(one.cells):
-        text, hover = trace["text"][place], trace["hovertext"][place]
+    one, drawn = fastest(demo, "ordinary"), cells(figures(demo)[0])
+    contexts, streams = (sorted({getattr(c, n) for c in one.cells}) for n in ("context", "streams"))
+    assert len(drawn) == len(one.cells)
+    for cell in one.cells:
+        shown = drawn[contexts.index(cell.context), streams.index(cell.streams)]
         length = str(cell.draft_tokens) if cell.speed_up > 1 else "plain"
         beyond = cell.provenance == "prior"
-        assert text == f"{length}{'?' if beyond else ''}<br>{cell.speed_up:.2f}x"
-        assert bool(trace["marker"]["pattern"]["shape"][place]) == beyond == ("extrapolated" in hover)
-        assert f"{cell.speed_up_low:.2f} to {cell.speed_up_high:.2f}" in hover
-    colours = dict(zip(trace["text"], trace["marker"]["color"], strict=True))
-    assert len({colour for text, colour in colours.items()}) == 2, "faster and slower look different"
+        assert shown.text == f"{length}{'?' if beyond else ''}<br>{cell.speed_up:.2f}x"
+        assert shown.hatched == beyond == ("extrapolated" in shown.hover)
+        assert f"{cell.speed_up_low:.2f} to {cell.speed_up_high:.2f}" in shown.hover
+    assert len({shown.colour for shown in drawn.values()}) == 2, "even and slower look different"
 
 
 def test_the_boundary_runs_between_cells_that_pay_and_cells_that_do_not(demo: Sample):
@@ -63,12 +84,13 @@ def test_the_finding_says_up_to_how_many_streams_it_pays(demo: Sample):
 
 
 def test_memory_cells_count_the_longest_draft_that_fits(demo: Sample):
-    [trace] = figures(demo)[2]["data"]
+    drawn = cells(figures(demo)[2]).values()
+    texts = [shown.text for shown in drawn]
     one = demo.recommendation.memory_maps[0]
     fits = {(c.context, c.streams) for c in one.cells if c.verdict != "does_not_fit"}
-    assert trace["text"].count("no") == len({(c.context, c.streams) for c in one.cells}) - len(fits) > 0
-    assert any(text.endswith("tight") for text in trace["text"]) and "8" in trace["text"]
-    assert all("to spare" in hover or "missing" in hover for hover in trace["hovertext"])
+    assert texts.count("no") == len({(c.context, c.streams) for c in one.cells}) - len(fits) > 0
+    assert any(text.endswith("tight") for text in texts) and "8" in texts
+    assert all("to spare" in shown.hover or "missing" in shown.hover for shown in drawn)
 
 
 @pytest.mark.parametrize("field", ["speed_maps", "memory_maps"])
