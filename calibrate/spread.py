@@ -6,6 +6,7 @@ Where acceptance is known only as chances, a prompt's mean says too little of on
 """
 
 from collections import defaultdict
+from statistics import NormalDist
 
 import numpy as np
 
