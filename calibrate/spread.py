@@ -1,8 +1,9 @@
 """Spread: how far single replies lie apart, where acceptance is known reply by reply.
 
 The speed of a reply to each prompt follows from its own rounds; on top comes what the same reply differs by when it is
-repeated, as plain replies of the profile show by the clock, drift and all: that is what a user sees. Luck is not drawn anew (model/simulate.py): a greedy reply's own rounds hold it.
-Where acceptance is known only as chances, a prompt's mean says too little of one reply, and nothing is forecast.
+repeated, as plain replies of the profile show by the clock, drift and all: that is what a user sees. Luck is not drawn
+anew (model/simulate.py): a greedy reply's own rounds hold it. Where acceptance is known only as chances, a prompt's mean
+says too little of one reply, and nothing is forecast.
 """
 
 from collections import defaultdict
