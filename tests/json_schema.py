@@ -19,7 +19,7 @@ def errors(value: Any, schema: dict[str, Any], whole: dict[str, Any], place: str
         if keyword == "$ref":
             yield from errors(value, whole["$defs"][wanted.removeprefix("#/$defs/")], whole, place)
         elif keyword == "type":
-            if not isinstance(value, TYPES[wanted]) or (isinstance(value, bool) and wanted in ("integer", "number")):
+            if not is_a(value, wanted):
                 yield f"{place}: {value!r} is no {wanted}"
         elif keyword == "const":
             if value != wanted:
@@ -43,3 +43,8 @@ def errors(value: Any, schema: dict[str, Any], whole: dict[str, Any], place: str
                 yield from errors(item, wanted, whole, f"{place}[{at}]")
         elif keyword not in TEXTS:
             raise NotImplementedError(keyword)
+
+
+def is_a(value: object, name: str) -> bool:
+    """Whether `value` has the JSON type of this name; true and false are no numbers."""
+    return isinstance(value, TYPES[name]) and not (isinstance(value, bool) and name in ("integer", "number"))

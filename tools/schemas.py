@@ -57,9 +57,9 @@ def schema_of(document: type[Record]) -> dict[str, Any]:
     return head | top | {"$defs": dict(sorted(parts.items()))}
 
 
-def records_in(document: type[Record]) -> list[type[Record]]:
+def records_in(document: type[Record]) -> list[type[msgspec.Struct]]:
     """`document` and every record that it holds, each once."""
-    found: dict[str, type[Record]] = {}
+    found: dict[str, type[msgspec.Struct]] = {}
 
     def walk(kind: msgspec.inspect.Type) -> None:
         if isinstance(kind, msgspec.inspect.StructType) and kind.cls.__name__ not in found:
@@ -77,7 +77,7 @@ def records_in(document: type[Record]) -> list[type[Record]]:
 
 
 @cache
-def field_texts(struct: type[Record]) -> dict[str, str]:
+def field_texts(struct: type[msgspec.Struct]) -> dict[str, str]:
     """The docstring below each field."""
     body = ast.parse(textwrap.dedent(inspect.getsource(struct))).body[0]
     assert isinstance(body, ast.ClassDef)
