@@ -1,14 +1,15 @@
 """Spread: how far single replies lie apart, where acceptance is known reply by reply.
 
 The speed of a reply to each prompt follows from its own rounds; on top comes what the same reply differs by when it is
-repeated, as plain replies of the profile show by the clock, drift and all: that is what a user sees. Luck is not drawn anew (model/simulate.py): a greedy reply's own rounds hold it.
-Where acceptance is known only as chances, a prompt's mean says too little of one reply, and nothing is forecast.
+repeated, as plain replies of the profile show by the clock, drift and all: that is what a user sees. Luck is not drawn
+anew (model/simulate.py): a greedy reply's own rounds hold it. Where acceptance is known only as chances, a prompt's mean
+says too little of one reply, and nothing is forecast.
 """
 
 from collections import defaultdict
+from statistics import NormalDist
 
 import numpy as np
-from scipy.stats import norm
 
 from ..profiler.records import Profile, Setting
 from .evidence import Pair, matches_of, plain_replies
@@ -18,7 +19,7 @@ from .replies import WorkloadReplies
 
 OWN_ROUNDS = ("plain", "matches", "rounds")
 QUANTILES = (0.05, 0.5, 0.95)
-NOISE_POINTS = norm.ppf((np.arange(401) + 0.5) / 401)
+NOISE_POINTS = np.array([NormalDist().inv_cdf((place + 0.5) / 401) for place in range(401)])
 """Normal noise as equally likely points."""
 
 

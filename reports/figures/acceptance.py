@@ -3,6 +3,8 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from ...calibrate.records import Acceptance, AcceptanceCheck, Calibration, Interval
 from ...model.survival import geometric_survival, hazards
 from ...profiler.records import Prompt, Setting
@@ -146,7 +148,9 @@ def _curve_hover(curve: Acceptance, name: str) -> list[str]:
     return [
         f"{name}, position {position}: {_share(curve, position)} of drafts accepted up to here; {hazard:.2f} of those that "
         f"came so far; geometric {percent(constant)}; {_evidence(curve)}"
-        for position, (hazard, constant) in enumerate(zip(hazards(curve.survival), geometric(curve), strict=True), 1)
+        for position, (hazard, constant) in enumerate(
+            zip(hazards(np.array(curve.survival)), geometric(curve), strict=True), 1
+        )
     ]
 
 
@@ -204,7 +208,7 @@ def _curve_rows(curve: Acceptance, workload_class: str) -> Iterable[tuple[str, .
         yield (*lead, "-", "nothing was ever drafted", "-", "-", "-", "-", percent(curve.offer_rate), _evidence(curve))
         return
     constant = geometric(curve)
-    for position, hazard in enumerate(hazards(curve.survival), 1):
+    for position, hazard in enumerate(hazards(np.array(curve.survival)), 1):
         yield (
             *lead,
             str(position),
