@@ -49,7 +49,18 @@ def opened_job(options: "Options", common: Common, profiles: bool = True) -> "It
     with closing(job, common, profiles):
         for text in _short_of_room(job.blank):
             warn(text)
+        with _progress() as tell:
+            _check_lengths(job, tell)
         yield job
+
+
+def _check_lengths(job: "Job", tell: Callable[[str], None]) -> None:
+    """Own prompts against the context, before anything is measured. Raises InputError."""
+    from .profiler.prompts.lengths import check_lengths
+
+    if any(prompt.line for prompt in job.prompts):
+        tell("counting the tokens of your prompts")
+        check_lengths(job.engine, job.blank, job.prompts)
 
 
 def _short_of_room(blank: "Profile") -> tuple[str, ...]:
