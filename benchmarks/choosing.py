@@ -219,7 +219,7 @@ def _two_anchors(
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--problems", type=int, default=200)
     parser.add_argument("--first", type=int, default=0)
     parser.add_argument("--verbose", action="store_true")

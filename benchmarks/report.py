@@ -54,7 +54,7 @@ def opened(browser, page: Path) -> tuple[float, int]:
 def main() -> int:
     from playwright.sync_api import sync_playwright
 
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("folders", type=Path, nargs="+")
     parser.add_argument("--chromium", default="/usr/bin/chromium")
     asked = parser.parse_args()

@@ -23,7 +23,7 @@ from ..model.ladder import ROW_LOG_SD
 from ..model.recipe import RECIPES
 from ..model.steps import BeyondTable, StepTable
 from ..profiler.records import Candidate, Profile, Setting
-from . import evidence, replies, reported, rounds
+from . import evidence, replies, reported, rounds, spread
 from .acceptance_checks import acceptance_checks
 from .clocks import WALL, WORDS, on_clock
 from .evidence import Drift, Pair
@@ -46,6 +46,7 @@ from .records import (
     Interval,
     Overhead,
     QuantEfficiency,
+    ReplySpread,
     RoundBreakdown,
     RoundTerm,
     SettingForecast,
@@ -150,6 +151,18 @@ class Calibrated:
             in_profile=self.in_profile(setting),
             provenance=self._provenance(setting, workload, found),
         )
+
+    def reply_spread(self, setting: Setting, workload: str) -> ReplySpread | None:
+        """How far single replies to the profile's prompts lie apart; None where acceptance is not known reply by reply."""
+        found = self._replies(setting, workload)
+        if not spread.known_by_reply(self.profile, setting, found):
+            return None
+        cost, factor = self.round_cost(setting), self._round_factor(setting, workload, found)[:1]
+        alone = [
+            forecast_workload(cost, (reply,), np.ones((1, 1)), factor) for reply in found.replies if reply.law.rounds
+        ]
+        speeds = np.array([one.tokens_per_second[0] for one in alone])
+        return spread.spread_of(speeds, spread.repeat_log_sd(self.profile, setting.target)) if alone else None
 
     def session_noise(self, setting: Setting) -> float:
         """Log sd of what a validation session would measure of `setting` beside its plain baseline."""

@@ -227,6 +227,15 @@ class Recommendation(Record, kw_only=True):
     """Of each workload in the mix, by the tokens that the user's prompts ask for; empty: equal ones."""
 
 
+class ReplySpread(Record, kw_only=True):
+    """Forecast speeds of single replies in tokens/s, as a clock gives them: 5 % of them, the median, 95 %. Of the profile's own
+    prompts, with the machine as restless as it was while profiling."""
+
+    low: float
+    median: float
+    high: float
+
+
 class ValidationRow(Record, kw_only=True):
     """One setting on one workload: forecast beside measurement. error = forecast / measured - 1."""
 
@@ -253,7 +262,9 @@ class ValidationRow(Record, kw_only=True):
     speeds: tuple[float, ...]
     """Raw tokens/s by repeat."""
     reply_speeds: tuple[float, ...] = ()
-    """Raw tokens/s of each single reply, of all repeats: what a user sees, the session's drift not divided out."""
+    """Raw tokens/s of each reply by itself, repeat by repeat: drift is not divided out. Empty in older files."""
+    reply_spread: ReplySpread | None = None
+    """What was forecast of them; None where acceptance is not known reply by reply."""
     end_to_end_tokens_per_second: float
     accepted: int
     drafted: int

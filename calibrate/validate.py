@@ -37,6 +37,7 @@ from .records import (
     Interval,
     OtherClock,
     Recommendation,
+    ReplySpread,
     RoundCheck,
     SettingForecast,
     Validation,
@@ -213,6 +214,8 @@ class _Arm:
     forecast: SettingForecast
     replies: tuple[tuple[PromptRun, ...], ...]
     effective: dict[str, str]
+    spread: ReplySpread | None
+    """Of single replies, forecast."""
     speeds: tuple[float, ...]
     plain: tuple[float, ...]
     drift: tuple[float, ...]
@@ -254,6 +257,7 @@ def _arms_of(
             forecast=_for_session(known.get(run.setting), session.forecast(run.setting, workload)),
             replies=tuple(tuple(once) for once in by_repeat(run, workload)),
             effective=run.effective,
+            spread=calibrated.reply_spread(run.setting, workload),
             speeds=tuple(repeat_speeds(run, workload)),
             plain=plain,
             drift=drift,
@@ -297,7 +301,10 @@ def _row(profile: Profile, arm: _Arm, choices: dict[str, Setting]) -> Validation
         speed_up_high=speed_up_high,
         repeats=len(arm.speeds),
         speeds=arm.speeds,
-        reply_speeds=tuple((r.reply_tokens - 1) / r.decode_seconds for r in replies if r.reply_tokens > 1),
+        reply_speeds=tuple(
+            (reply.reply_tokens - 1) / reply.decode_seconds for reply in replies if reply.reply_tokens > 1
+        ),
+        reply_spread=arm.spread,
         end_to_end_tokens_per_second=median(_end_to_end(once) for once in arm.replies),
         accepted=sum(reply.accepted for reply in replies),
         drafted=sum(reply.drafted for reply in replies),

@@ -72,7 +72,7 @@ def _switch(
 ) -> KernelSwitch | None:
     """What the length at `used[place]` is beside those `before`."""
     here, last = used[place], before[-1]
-    over_line = seconds[:, here] / _line(draft_tokens[before], seconds[:, before], draft_tokens[here]) - 1
+    over_line = seconds[:, here] / _line(draft_tokens[before], seconds[:, before], int(draft_tokens[here])) - 1
     over_before = seconds[:, here] / seconds[:, last] - 1
     if over_line[0] < -SHARE and _sure(over_line < 0) and _sure(over_before < 0):
         take, rivals = here, before[::-1]

@@ -10,35 +10,39 @@ from ..verdict import check_text, drafter_name, measured_interval, setting_name
 from .series import PLAIN, drafter_key, in_order, styles
 
 
-def forecast_against_measured(validation: Validation | None) -> Section:
-    """Scatter with the identity line and a 5 % band, then the error of each setting by workload."""
+def forecast_against_measured(validation: Validation | None, settings: Iterable[Setting] = ()) -> Section:
+    """Scatter with the identity line and a 5 % band, then the error of each setting by workload.
+
+    `settings`: all that were forecast, in whose order drafters get their looks, as in the other figures.
+    """
     id_ = "forecast-against-measured"
     if validation is None or not validation.rows:
         missing = "Forecast against measurement: nothing was run yet. Run specgauge validate to check the forecasts."
         return Section(id=id_, finding="", reading="", missing=missing)
+    looks = styles((*settings, *(row.config for row in validation.rows)))
     return Section(
         id=id_,
         finding=check_text(validation),
         reading="Above the line the forecast was too high. Bars are intervals. Hollow: the setting's round time was "
         "measured while profiling, so it does not test the forecast.",
-        panels=(_scatter(validation.rows), *_error_panels(validation.rows)),
+        panels=(_scatter(validation.rows, looks), *_error_panels(validation.rows, looks)),
         table=_validation_table(validation),
     )
 
 
-def _scatter(rows: Sequence[ValidationRow]) -> Panel:
+def _scatter(rows: Sequence[ValidationRow], looks: dict[tuple[str, ...], Style]) -> Panel:
     high = 1.06 * max(max(row.high, row.measured_high) for row in rows)
     plot = Plot(Axis("measured, tokens/s", high), Axis("forecast, tokens/s", high), height=380)
     plot.traces.append(band([0.0, high], [0.0, 0.95 * high], [0.0, 1.05 * high], PLAIN))
     plot.traces.append(line([0.0, high], [0.0, high], "forecast = measured, ±5 %", PLAIN))
-    for key, look in styles(row.config for row in rows).items():
+    for key in in_order(drafter_key(row.config) for row in rows):
         mine = [row for row in rows if drafter_key(row.config) == key]
         plot.traces.append(
             points(
                 [measured_interval(row) for row in mine],
                 [Interval(value=row.forecast, low=row.low, high=row.high) for row in mine],
                 drafter_name(mine[0].config, 24),
-                look,
+                looks[key],
                 [row_hover(row) for row in mine],
                 [row.in_profile for row in mine],
             )
@@ -46,9 +50,8 @@ def _scatter(rows: Sequence[ValidationRow]) -> Panel:
     return plot.panel("all workloads")
 
 
-def _error_panels(rows: Sequence[ValidationRow]) -> Iterable[Panel]:
+def _error_panels(rows: Sequence[ValidationRow], looks: dict[tuple[str, ...], Style]) -> Iterable[Panel]:
     high = 1.1 * max(0.06, *(max(abs(row.low / row.measured - 1), abs(row.high / row.measured - 1)) for row in rows))
-    looks = styles(row.config for row in rows)
     for workload in in_order(row.workload for row in rows):
         mine = sorted((row for row in rows if row.workload == workload), key=row_order)
         yield _error_panel(workload, mine, looks, 100 * high)

@@ -20,15 +20,16 @@ def all_sections(
     """Every figure of the report, in order. A figure without evidence becomes one line that says what to run."""
     rows = validation.rows if validation else ()
     checks = validation.rounds if validation else ()
+    settings = [forecast.setting for forecast in recommendation.candidates]
     all_rows = "all-rows" in profile.engine.capabilities
     return (
-        forecast_against_measured(validation),
+        forecast_against_measured(validation, settings),
         speed_over_length(recommendation, rows, calibration.costs),
         verification_cost(calibration, all_rows, profile.models),
         round_breakdown(calibration.rounds, checks),
-        acceptance_by_position(calibration),
-        quantizations(recommendation, rows, profile.models, calibration.costs),
+        acceptance_by_position(calibration, settings, profile.prompts),
+        quantizations(recommendation, calibration, profile, rows),
         maps(recommendation),
-        spread_of_replies(validation),
+        spread_of_replies(validation, settings),
         what_if(recommendation),
     )

@@ -9,7 +9,7 @@ from ...calibrate.records import Recommendation
 from ...model.maps import pays_up_to
 from ...profiler.records import Setting
 from ..numbers import mebibytes, plain, short
-from ..panels import Axis, GridCell, Panel, Plot, Section, Table, grid_cells
+from ..panels import VERMILLION, Axis, GridCell, Panel, Plot, Section, Table, grid_cells
 from ..verdict import drafter_name
 from .series import in_order
 
@@ -47,7 +47,7 @@ def maps(recommendation: Recommendation) -> Section:
 
 READING = (
     "Speed: the fastest draft length, and its speed over plain decoding at the same place, forecast; blue is "
-    "faster, orange slower than plain. The dark line bounds where the whole interval is above 1. A question mark and "
+    "faster, orange slower than plain. The thick line bounds where the whole interval is above 1. A question mark and "
     "hatching: extrapolated beyond what was timed. Several streams are derived from wider passes; no run checks them."
 )
 ROOM_READING = (
@@ -175,7 +175,7 @@ def _speed_hover(cell: SpeedCell) -> str:
 
 def _boundary(paying: dict[tuple[int, int], bool]) -> Iterator[dict[str, Any]]:
     """The edges between cells where drafting pays and those where it does not."""
-    look = {"color": INK, "width": 4}
+    look = {"color": VERMILLION, "width": 4}
     for (x, y), here in paying.items():
         if paying.get((x + 1, y), here) != here:
             yield {"type": "line", "x0": x + 0.5, "x1": x + 0.5, "y0": y - 0.5, "y1": y + 0.5, "line": look}

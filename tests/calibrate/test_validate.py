@@ -14,6 +14,7 @@ from specgauge.calibrate.records import (
     Chosen,
     Interval,
     Recommendation,
+    ReplySpread,
     RoundBreakdown,
     SettingForecast,
     TargetRef,
@@ -88,6 +89,10 @@ class HandMade:
 
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         return forecast_of(setting, workload)
+
+    def reply_spread(self, setting: Setting, workload: str) -> ReplySpread | None:
+        speed = FORECASTS[setting.drafter]
+        return ReplySpread(low=0.8 * speed, median=speed, high=1.2 * speed)
 
     def modelled_round(self, setting: Setting, drafted: int, context: float) -> RoundBreakdown:
         return RoundBreakdown(
@@ -231,6 +236,12 @@ def test_the_plain_row_is_as_the_clock_gave_it_not_equal_to_its_forecast_by_cons
     assert plain.measured == plain.measured_raw == pytest.approx(80.0)
     assert plain.error == pytest.approx(0.25)
     assert plain.in_profile
+
+
+def test_every_reply_keeps_its_own_raw_speed_beside_its_forecast():
+    row = next(row for row in validated().rows if row.config == MODEL_4)
+    assert row.reply_speeds == pytest.approx([140.0 * swing(repeat) for repeat in range(5) for _ in range(2)])
+    assert row.reply_spread is not None and row.reply_spread.median == FORECASTS["model"]
 
 
 def test_errors_and_coverage_are_over_rows_that_were_not_in_the_profile():

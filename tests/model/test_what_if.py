@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specgauge.model.cost import Overhead, RoundOfParts, WholeRounds
+from specgauge.model.cost import Overhead, RoundCost, RoundOfParts, WholeRounds
 from specgauge.model.forecast import forecast_lengths
 from specgauge.model.recipe import RECIPES
 from specgauge.model.steps import StepTable
@@ -19,7 +19,7 @@ PARTS = RoundOfParts(RECIPES["model"], TARGET, DRAFT, Overhead(np.array(4e-4), n
 WHOLE = WholeRounds(TARGET, LENGTHS[1:], CONTEXTS, 1 + 0.2 * LENGTHS[1:] + np.array([[0.0], [0.05]]))
 
 
-def model(cost=PARTS, offered: float = 1.0, **changes) -> WhatIf:
+def model(cost: RoundCost = PARTS, offered: float = 1.0, **changes) -> WhatIf:
     given = {
         "cost": cost,
         "draft_tokens": LENGTHS,

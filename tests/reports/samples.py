@@ -19,6 +19,7 @@ from specgauge.calibrate.records import (
     Interval,
     Overhead,
     Recommendation,
+    ReplySpread,
     RoundBreakdown,
     RoundCheck,
     RoundTerm,
@@ -239,6 +240,7 @@ def _row(forecast: SettingForecast, noise: random.Random) -> ValidationRow:
         reply_speeds=tuple(
             measured * math.exp(noise.gauss(0, 0.03 + 0.02 * forecast.setting.draft_tokens)) for _ in range(20)
         ),
+        reply_spread=ReplySpread(low=0.7 * expected.value, median=expected.value, high=1.25 * expected.value),
         end_to_end_tokens_per_second=measured * 0.86,
         accepted=320,
         drafted=610,
