@@ -62,9 +62,11 @@ EPILOGUES = {
     "machine": examples("machine", "machine --json"),
     "profile": examples(
         "profile target.gguf --draft draft.gguf -- -ngl 99",
+        "profile target.gguf --prompts mine.jsonl --context 8192",
         "profile CONFIG.json --engine transformers --weights random --target-quant int4",
         note=PASSED_ON,
     ),
+    "export": examples("export mine --out shared.json", "export profile.json --keep-names"),
     "import": examples(
         "import llama-bench.json --out mine", "import my-runs.csv --acceptance other-machine.csv --out mine"
     ),

@@ -7,6 +7,7 @@ from pathlib import PurePath
 from ..records import ModelFile, Profile
 from . import words
 
+_CLASS = re.compile(r"For(CausalLM|ConditionalGeneration)$")
 _SHA256 = re.compile(r"(partial:)?[0-9a-f]{64}")
 
 
@@ -106,7 +107,7 @@ def described(model: ModelFile) -> str:
     """A model by what is told of it anyway: "llama-135M-Q4_0"."""
     size = f"{model.parameters / 1e9:.3g}B" if model.parameters >= 1e9 else f"{model.parameters / 1e6:.3g}M"
     parts = (
-        words.one_of(words.ARCHITECTURES, model.architecture, "model"),
+        _CLASS.sub("", words.architecture(model.architecture)).lower() or "model",
         size if model.parameters > 0 else "",
         words.quant(model.quant),
     )

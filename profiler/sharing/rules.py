@@ -157,7 +157,7 @@ RULES: dict[type[records.Record], dict[str, Rule]] = {
         "path": lambda value, names, owner: names.path(value),
         "sha256": lambda value, names, owner: names.weights(owner),
         "name": _own_name,
-        "architecture": _word(words.ARCHITECTURES, "unknown"),
+        "architecture": _filtered("families of models", words.architecture),
         "quant": _quant,
         "tokenizer_sha256": lambda value, names, owner: names.tokenizer(value),
         **dict.fromkeys(

@@ -65,7 +65,7 @@ FLAG_VALUES = frozenset({"on", "off", "auto", "all", "none", "row", "layer", "di
 _NUMBER = re.compile(r"-?\d{1,10}(\.\d{1,17})?(e-?\d{1,3})?", re.ASCII)
 _VERSION = re.compile(r"v?\d{1,6}(\.\d{1,8}){0,4}([+-](cu|rocm|cpu|b)?\d{0,6})?", re.ASCII)
 _BUILD = re.compile(r"\(?(b?\d{1,6}|b\d{1,6}-[0-9a-f]{7,9}|[0-9a-f]{7,9})\)?", re.ASCII)
-_BUILD_WORDS = frozenset({"version:", "build:", "transformers", "torch", "llama.cpp", "vllm", "unknown"})
+_BUILD_WORDS = frozenset({"version:", "build:", "transformers", "torch", "llama.cpp", "xllamacpp", "vllm", "unknown"})
 _QUANT = re.compile(
     r"((ud|gptq|awq|bnb|mlx|compressed|tensors|torchao|modelopt|quantized|xl|moe|int[1-8]|uint[1-8]|fp[48]|bf16|fp?16|fp?32|nf4|"
     r"w[1-8]a\d{1,2}|g\d{1,4}|mxfp[48]|nvfp4|i?q\d|tq\d|[01ksml]|nl|xs|xxs|e[45]m[23])(?![a-z0-9])[-_ ]?)+",
@@ -97,6 +97,12 @@ def hardware(text: str) -> str:
     """What of a device's name is a maker's word; words that are not are left out."""
     kept = [word for word in text.split() if all(_is_hardware(part) for part in word.lower().strip(",").split("-"))]
     return " ".join(kept[:_MOST_WORDS])
+
+
+def architecture(text: str) -> str:
+    """A family of models, or transformers' name of its class; empty for one that is not known."""
+    family = text.removesuffix("ForCausalLM").removesuffix("ForConditionalGeneration").lower()
+    return text if family in ARCHITECTURES else ""
 
 
 def version(text: str) -> str:
