@@ -142,11 +142,11 @@ def _numbers(looks: Sequence[Look], level: float) -> Iterable[ComparedNumber]:
 
 
 def in_one_tongue(a: Profile, b: Profile) -> tuple[Profile, Profile]:
-    """Both profiles with the names of a shared one, where one was shared without the models' own names."""
-    labels = [{model.label for model in profile.models} for profile in (a, b)]
-    if a.redacted == b.redacted or labels[0] & labels[1]:
+    """Both profiles with the names that a shared one has, where one of them is shared."""
+    if a.redacted == b.redacted:
         return a, b
-    first, second = (profile if profile.redacted else redacted(profile).profile for profile in (a, b))
+    named = bool({model.label for model in a.models} & {model.label for model in b.models})
+    first, second = (profile if profile.redacted else redacted(profile, named).profile for profile in (a, b))
     return first, second
 
 
