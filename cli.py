@@ -183,7 +183,11 @@ def machine_command(*, seconds: float = 8.0, device: str = "", threads: int = 0,
     return GOOD
 
 
-@app.command(name="profile", help_epilogue=EPILOGUES["profile"])
+profile_app = App(name="profile", help_epilogue=EPILOGUES["profile"])
+app.command(profile_app)
+
+
+@profile_app.default
 def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), common: Common = Common()) -> int:
     """Measure what forecasts need; an interrupted profile goes on where it stopped.
 
@@ -202,6 +206,49 @@ def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), commo
         print(f"{common.path(PROFILE)}: {len(profile.measurements)} measurements in {seconds}")
         for name, reason in profile.dropped.items():
             print(f"  not measured further: {name}: {reason}")
+    return GOOD
+
+
+@profile_app.command(help_epilogue=EPILOGUES["export"])
+@app.command(help_epilogue=EPILOGUES["export"])
+def export(
+    profile: Path | None = None,
+    *,
+    out: Path | None = None,
+    keep_names: bool = False,
+    force: bool = False,
+    json: bool = False,
+    debug: bool = False,
+) -> int:
+    """Write a profile to share: its numbers, without paths, prompts, names, UUIDs, commands and lines of logs.
+
+    Parameters
+    ----------
+    profile
+        A profile, or an output folder; specgauge-out without it.
+    out
+        The file to write; profile-shared.json beside the profile without it.
+    keep_names
+        Keep the names of the models' files, and the hashes of their weights, which name them too.
+    force
+        Write over a file that is there.
+    json
+        Print one JSON document on stdout.
+    debug
+        Show the traceback of an error.
+    """
+    from .profiler.sharing.export import SHARED, exported
+
+    given = profile or Common().out
+    source = given / PROFILE if given.is_dir() else given
+    target = out or source.with_name(SHARED)
+    found = exported(stored_profile(source), source, target, keep_names=keep_names, force=force)
+    for kind, count in found.left_out.items():
+        print(f"specgauge: left out: {kind} ({count})", file=sys.stderr)
+    if json:
+        print_json({"profile": str(target), "left_out": found.left_out})
+    else:
+        print(target)
     return GOOD
 
 

@@ -49,7 +49,18 @@ def opened_job(options: "Options", common: Common, profiles: bool = True) -> "It
     with closing(job, common, profiles):
         for text in _short_of_room(job.blank):
             warn(text)
+        with _progress() as tell:
+            _check_lengths(job, tell)
         yield job
+
+
+def _check_lengths(job: "Job", tell: Callable[[str], None]) -> None:
+    """Own prompts against the context, before anything is measured. Raises InputError."""
+    from .profiler.prompts.lengths import check_lengths
+
+    if any(prompt.line for prompt in job.prompts):
+        tell("counting the tokens of your prompts")
+        check_lengths(job.engine, job.blank, job.prompts)
 
 
 def _short_of_room(blank: "Profile") -> tuple[str, ...]:
@@ -158,8 +169,8 @@ def recommended_to(
         )
     except NotCalibrated as error:
         raise InputError(f"{common.path(PROFILE)}: {error}") from None
-    # The files and flags behind imported evidence are not known: no command could be vouched for.
-    command = "" if speaks_of(profile) else command_for(profile, found.chosen)
+    # The files and flags behind imported and shared evidence are not known: no command could be vouched for.
+    command = "" if speaks_of(profile) or profile.redacted else command_for(profile, found.chosen)
     recommendation = replace(found, command=command, memory_maps=memory_maps(profile))
     write_record(common.path(RECOMMENDATION), recommendation)
     return recommendation
@@ -443,11 +454,12 @@ def stored_profile(path: Path) -> "Profile":
 
 
 def runnable(profile: "Profile") -> "Profile":
-    """A profile whose settings can be run here. Raises InputError for imported evidence."""
+    """A profile whose settings can be run here. Raises InputError for imported evidence and shared profiles."""
     from .calibrate.reported import speaks_of
 
-    if speaks_of(profile):
-        raise InputError("imported evidence names no files, so that nothing can be run; profile the models themselves")
+    if speaks_of(profile) or profile.redacted:
+        kind = "a shared profile" if profile.redacted else "imported evidence"
+        raise InputError(f"{kind} names no files, so that nothing can be run; profile the models themselves")
     return profile
 
 

@@ -24,6 +24,8 @@ MOST_DRAFT_TOKENS = 64
 MOST_SPEED = 1e6
 SIZES = {"B": 1, "MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
 MOST_CONTEXT = 10_000_000
+LEAST_CONTEXT = 256
+MOST_PROMPT_COUNT = 1000
 MOST_STREAMS = 1024
 LONGEST_NAME = 255
 MOST_REPEATS_ASKED = 1000
@@ -60,9 +62,11 @@ EPILOGUES = {
     "machine": examples("machine", "machine --json"),
     "profile": examples(
         "profile target.gguf --draft draft.gguf -- -ngl 99",
+        "profile target.gguf --prompts mine.jsonl --context 8192",
         "profile CONFIG.json --engine transformers --weights random --target-quant int4",
         note=PASSED_ON,
     ),
+    "export": examples("export mine --out shared.json", "export profile.json --keep-names"),
     "import": examples(
         "import llama-bench.json --out mine", "import my-runs.csv --acceptance other-machine.csv --out mine"
     ),
@@ -111,17 +115,25 @@ class EngineChoice:
     draft_quant: Annotated[str, Parameter(help="transformers: the same for drafts.")] = ""
     weights: Annotated[str, Parameter(help="transformers: real, or random (times of a config.json alone).")] = "real"
     seed: Annotated[int, Parameter(help="Seed of sampling and of the bootstrap.")] = 1
+    prompts: Annotated[Path | None, Parameter(help="Your own prompts, one a line: JSON objects or plain text.")] = None
+    prompt_count: Annotated[int | None, Parameter(help="How many of them to draw; 16 without it.")] = None
+    store_prompts: Annotated[bool, Parameter(help="Keep their text in profile.json.")] = False
+    context: Annotated[int | None, Parameter(help="Tokens of context to reserve; 2048 without it.")] = None
     engine_flag: Annotated[tuple[str, ...], Parameter(show=False, allow_leading_hyphen=True)] = ()
 
     def options(self, targets: Sequence[Path]) -> "Options":
         """The choice as the profiler takes it. Raises InputError."""
-        from .profiler.job import Options
+        from .profiler.job import Options, OwnChoice
 
         if self.threads < 0:
             raise InputError(f"--threads {self.threads}: give 0 (left to the engine) or more")
         if self.server is not None and self.llama_server is not None:
             raise InputError("--server and --llama-server exclude each other: give the URL or the binary")
         check_seed(self.seed)
+        check_counts(
+            ("--prompt-count", self.prompt_count, 1, MOST_PROMPT_COUNT),
+            ("--context", self.context, LEAST_CONTEXT, MOST_CONTEXT),
+        )
         if self.weights not in ("real", "random"):
             raise InputError(f"--weights {self.weights}: give real or random")
         return Options(
@@ -138,6 +150,8 @@ class EngineChoice:
             target_quants=parse_quants(self.target_quant),
             draft_quants=parse_quants(self.draft_quant),
             random_weights=self.weights == "random",
+            context=self.context or 0,
+            own=OwnChoice(self.prompts, self.prompt_count or 0, self.store_prompts),
         )
 
 

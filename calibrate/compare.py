@@ -9,10 +9,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from ..profiler.errors import InputError
 from ..profiler.files import read_head, read_record, shown
 from ..profiler.job import IGNORED, NEAR
 from ..profiler.records import Profile
+from ..profiler.sharing.redact import redacted
 from . import compare_profiles, compare_validations
 from .contrast import Look, holm
 from .findings import findings_of
@@ -81,6 +84,7 @@ def comparison(found: Documents, level: float = LEVEL) -> Comparison:
     """What differs between `found.a` and `found.b`. Raises InputError where they have no number in common."""
     a, b = found.a, found.b
     if isinstance(a, Profile) and isinstance(b, Profile):
+        a, b = in_one_tongue(a, b)
         looks, notes = compare_profiles.looks(a, b)
         key, kind = key_fields(a, b), "profile"
     elif isinstance(a, Validation) and isinstance(b, Validation):
@@ -137,6 +141,15 @@ def _numbers(looks: Sequence[Look], level: float) -> Iterable[ComparedNumber]:
 # --- keys ------------------------------------------------------------------------------------------------------------
 
 
+def in_one_tongue(a: Profile, b: Profile) -> tuple[Profile, Profile]:
+    """Both profiles with the names that a shared one has, where one of them is shared."""
+    if a.redacted == b.redacted:
+        return a, b
+    named = bool({model.label for model in a.models} & {model.label for model in b.models})
+    first, second = (profile if profile.redacted else redacted(profile, named).profile for profile in (a, b))
+    return first, second
+
+
 def key_fields(a: Profile, b: Profile) -> tuple[KeyField, ...]:
     """What the numbers of two profiles are valid for, field by field (docs/design.md, section 3)."""
     fields = [_key_field(name, getattr(a.key, name), getattr(b.key, name)) for name in a.key.__struct_fields__]
@@ -152,8 +165,10 @@ def _key_field(name: str, a: object, b: object) -> KeyField:
 
 
 def _model_fields(a: Profile, b: Profile) -> list[KeyField]:
-    """Hash and quantization of every model that both name."""
-    ours, theirs = ({model.label: model for model in profile.models} for profile in (a, b))
+    """Hash and quantization of every model that both name. A shared profile may have a model's name in place of its hash."""
+    ours, theirs = (
+        {m.label: replace(m, sha256="") if m.sha256 == m.label else m for m in profile.models} for profile in (a, b)
+    )
     return [
         _key_field(f"{label}: {name}", getattr(ours[label], name), getattr(theirs[label], name))
         for label in ours

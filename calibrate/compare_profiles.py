@@ -345,12 +345,12 @@ def _paired_replies(
 
 
 def _by_prompt(profile: Profile, workload: str, found: WorkloadReplies) -> dict[str, tuple[float, float]]:
-    """(tokens, rounds) by the prompt's text, of replies that have rounds."""
+    """(tokens, rounds) by the prompt's text, of replies that have rounds; a shared profile hides what own prompts were."""
     prompts = replies.workload_prompts(profile, workload)
     return {
         prompts[place].text_sha256: (reply.law.tokens, reply.law.rounds)
         for place, reply in zip(found.places, found.replies)
-        if reply.law.rounds > 0
+        if reply.law.rounds > 0 and (prompts[place].text_sha256 or not profile.redacted)
     }
 
 

@@ -53,6 +53,7 @@ from .records import (
 )
 from .replies import WorkloadReplies
 from .rounds import PLAIN_REMEDY, NotCalibrated, PairRounds, ShapeSeconds, StepTables
+from .seeds import Seed
 
 __all__ = ["Bandwidth", "Calibrated", "NotCalibrated", "calibrate", "ceiling_at_perfect_acceptance", "plain_step_speed"]
 
@@ -232,7 +233,7 @@ class Calibrated:
             tool_version=tool_version,
             profile_sha256=profile_sha256,
             level=self.level,
-            seed=self.seed,
+            seed=int(self.seed),
             replicates=self.replicates,
             clock=self.clock,
             reference_sentinel_seconds=self.drift.reference_seconds,
@@ -505,7 +506,7 @@ def calibrate(
     they hold for the profile's own list. `clock`: wall, or thread_cpu; raises NotCalibrated where some of the evidence was not
     timed by it.
     """
-    profile = on_clock(profile, clock)
+    profile, seed = on_clock(profile, clock), Seed.of(seed, profile)
     drift = evidence.drift_of(profile)
     shapes = rounds.replicate_shapes(evidence.step_observations(profile, drift), seed, replicates)
     tables = _with_run_tables(profile, rounds.step_tables(shapes), seed, replicates)

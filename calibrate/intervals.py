@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .records import Interval
+from .seeds import Seed
 
 PRIOR_LOG_SD = 0.03
 """Noise of one timing sample where there are no repeats to tell (a stated prior)."""
@@ -66,8 +67,10 @@ class Noise:
 
 
 def generator(seed: int, *names: object) -> np.random.Generator:
-    """The random numbers of one named quantity; independent of the order in which quantities are drawn."""
-    return np.random.default_rng([seed, zlib.crc32("/".join(map(str, names)).encode())])
+    """The random numbers of one named quantity; independent of the order in which quantities are drawn, and with a Seed of
+    what its models and workload are called."""
+    words = [word for name in names for word in (seed.words(name) if isinstance(seed, Seed) else (str(name),))]
+    return np.random.default_rng([int(seed), zlib.crc32("/".join(words).encode())])
 
 
 def pooled_log_sd(groups: Iterable[np.ndarray]) -> float:

@@ -21,6 +21,7 @@ from ..profiler.records import ModelFile, Profile, Setting
 from .fit import Calibrated, NotCalibrated
 from .intervals import generator, log_noise, percentile_interval
 from .maps import speed_maps
+from .mix import mix_words, mixed
 from .records import Chosen, Interval, Recommendation, SettingForecast, TargetRef, WorkloadAdvice
 from .reported import speaks_of
 from .rounds import PLAIN_REMEDY
@@ -68,11 +69,12 @@ def recommend(
     tool_version: str,
     command: str | Callable[[Setting], str],
 ) -> Recommendation:
-    """What to set on each workload and on their equal mix. `command`: the engine's, or how to spell it for a setting.
+    """What to set on each workload and on their mix. `command`: the engine's, or how to spell it for a setting.
 
     Raises NotCalibrated where not even plain decoding can be forecast.
     """
     settings, dropped = _searched(calibrated)
+    shared = f"{mix_words(profile.workload_shares)}{'; ' if profile.workload_shares else ': '}"
     workloads = calibrated.workloads()
     contests = {workload: _contest(calibrated, settings, (workload,)) for workload in workloads}
     mix = _contest(calibrated, settings, workloads)
@@ -102,11 +104,12 @@ def recommend(
                 for workload, contest in contests.items()
                 for sentence in _tie_reason(calibrated, contest, (workload,))
             ),
-            *(f"all workloads in equal shares: {sentence}" for sentence in _tie_reason(calibrated, mix, workloads)),
+            *(f"all workloads {shared}{sentence}" for sentence in _tie_reason(calibrated, mix, workloads)),
         ),
         command=command if isinstance(command, str) else command(mix.chosen),
         what_if=explored,
         speed_maps=speed_maps(calibrated, explored),
+        workload_shares=profile.workload_shares,
     )
 
 
@@ -154,18 +157,19 @@ def _why_not(calibrated: Calibrated, setting: Setting, workload: str) -> str:
 
 
 def _contest(calibrated: Calibrated, settings: tuple[Setting, ...], workloads: tuple[str, ...]) -> _Contest:
-    """All settings that can be forecast on all of `workloads`; on several, equal tokens of each (harmonic mean)."""
+    """All settings that can be forecast on all of `workloads`; on several, their mix (mix.py)."""
     arms = tuple(s for s in settings if not any(_why_not(calibrated, s, w) for w in workloads))
     if not any(arm.draft_tokens == 0 for arm in arms):
         raise NotCalibrated(f"plain decoding was not measured: {PLAIN_REMEDY}")
-    speeds = np.stack([_harmonic([calibrated.speeds(arm, w) for w in workloads]) for arm in arms])
+    speeds = np.stack([_mixed(calibrated, arm, workloads) for arm in arms])
     decision = decide(speeds, np.array([arm.draft_tokens for arm in arms]), calibrated.level)
     return _Contest(arms, speeds, decision)
 
 
-def _harmonic(speeds: list[np.ndarray]) -> np.ndarray:
-    """Speed over equal tokens of each workload (1 + replicates,)."""
-    return speeds[0] if len(speeds) == 1 else 1 / np.mean([1 / speed for speed in speeds], axis=0)
+def _mixed(calibrated: Calibrated, setting: Setting, workloads: tuple[str, ...]) -> np.ndarray:
+    """Speed over the mix of `workloads` (1 + replicates,)."""
+    speeds = [calibrated.speeds(setting, workload) for workload in workloads]
+    return mixed(speeds, workloads, calibrated.profile.workload_shares)
 
 
 def _forecasts(calibrated: Calibrated, workload: str, contest: _Contest) -> list[SettingForecast]:
@@ -387,7 +391,7 @@ def _fresh_rounds(rounds: float, seen: float, prompts: int) -> str:
 def _cost_log_sd(calibrated: Calibrated, chosen: Setting, rival: Setting, workloads: tuple[str, ...]) -> float:
     """The part of the noise of their ratio that is not the prompts': what is left where these are not resampled."""
     alone = calibrated.of_its_own_prompts()
-    speeds = [_harmonic([alone.speeds(setting, w) for w in workloads]) for setting in (chosen, rival)]
+    speeds = [_mixed(alone, setting, workloads) for setting in (chosen, rival)]
     return ratio_interval(speeds[0], speeds[1], calibrated.level).log_sd
 
 

@@ -196,7 +196,7 @@ class WorkloadAdvice(Record, kw_only=True):
 
 
 class Recommendation(Record, kw_only=True):
-    """What to set, for each workload and for their equal mix (the fields at the top)."""
+    """What to set, for each workload and for their mix (the fields at the top)."""
 
     kind: str = "specgauge-recommendation"
     schema_version: int = 1
@@ -223,6 +223,8 @@ class Recommendation(Record, kw_only=True):
     """What a page needs to recompute speeds at another acceptance, draft length or context."""
     speed_maps: tuple[SpeedMap, ...] = ()
     memory_maps: tuple[MemoryMap, ...] = ()
+    workload_shares: dict[str, float] = {}
+    """Of each workload in the mix, by the tokens that the user's prompts ask for; empty: equal ones."""
 
 
 class ReplySpread(Record, kw_only=True):

@@ -74,6 +74,9 @@ class Overhead:
         return np.where(drafted > 0 if paid is None else paid, line, 0.0)
 
 
+LEAST_SHARE = 0.5
+"""Of the seconds of a round's passes: an overhead may be negative (passes that overlap), and one drawn from noisy rounds so
+negative that the round would end before it began."""
 NO_OVERHEAD = Overhead(np.zeros(()), np.zeros(()))
 
 
@@ -111,8 +114,9 @@ class RoundTerms:
     remedy: str = ""
 
     def total(self) -> np.ndarray:
-        """Seconds (..., K) of the round."""
-        return np.sum(np.stack(np.broadcast_arrays(*self.seconds)), axis=0)
+        """Seconds (..., K) of the round: the sum of its terms, negative ones never leaving less than LEAST_SHARE of the others."""
+        stacked = np.stack(np.broadcast_arrays(*self.seconds))
+        return np.maximum(stacked.sum(axis=0), LEAST_SHARE * np.maximum(stacked, 0.0).sum(axis=0))
 
     def dominant(self) -> np.ndarray:
         """Names (..., K) of the terms that take longest."""

@@ -72,7 +72,7 @@ class StepTable:
             return self._one(width, context)
         start = np.zeros(context.shape)
         shared, own, bare = self._one(width * streams, start), self._one(width, context), self._one(width, start)
-        seconds = shared.seconds + streams * (own.seconds - bare.seconds)
+        seconds = shared.seconds + streams * np.maximum(own.seconds - bare.seconds, 0.0)
         return Lookup(seconds, shared.doubtful | own.doubtful, "; ".join(filter(None, (shared.remedy, own.remedy))))
 
     def _one(self, widths: np.ndarray, context: np.ndarray) -> Lookup:
@@ -109,7 +109,9 @@ class StepTable:
         right = int(np.clip(np.searchsorted(known, width), 1, known.size - 1))
         a, b = columns[right - 1], columns[right]
         share = (width - self.widths[a]) / (self.widths[b] - self.widths[a])
-        return self.seconds[..., a] + share * (self.seconds[..., b] - self.seconds[..., a])
+        line = self.seconds[..., a] + share * (self.seconds[..., b] - self.seconds[..., a])
+        # Outside the two noise must not make a pass shorter than a quarter of the nearer one.
+        return line if 0 <= share <= 1 else np.maximum(line, self.seconds[..., b if share > 1 else a] / 4)
 
     def _along_context(self, column: np.ndarray, context: np.ndarray) -> np.ndarray:
         """`column` (..., C) on its broken line at `context` (K,)."""

@@ -22,6 +22,16 @@ IGNORED = ("gpu_uuid",)
 
 
 @dataclass(frozen=True)
+class OwnChoice:
+    """The user's own prompts: their file, how many to draw, and whether their text may stand in the profile."""
+
+    file: Path | None = None
+    count: int = 0
+    """0: as many as usual."""
+    store: bool = False
+
+
+@dataclass(frozen=True)
 class Options:
     """What the user asked for, engine and files."""
 
@@ -41,6 +51,9 @@ class Options:
     draft_quants: tuple[str, ...] = ()
     """What models that are not quantized are quantized to when they are loaded."""
     random_weights: bool = False
+    context: int = 0
+    """Tokens reserved for each stream; 0: as usual."""
+    own: OwnChoice = OwnChoice()
 
 
 @dataclass(frozen=True)
@@ -62,7 +75,16 @@ class Stamp:
 
 
 def prepare(options: Options, stamp: Stamp, log_dir: Path, on_progress: Callable[[str], None]) -> Job:
-    """The job of `options`: a fake machine, the embedded demo, or the user's own files. Raises InputError."""
+    """The job of `options`: a fake machine, the embedded demo, or the user's own files, over the user's own prompts where
+    there are any. Raises InputError."""
+    from .prompts.of_job import drawn, with_context, with_own_prompts
+
+    own = drawn(options)
+    job = with_context(_prepared(options, stamp, log_dir, on_progress), options.context)
+    return job if own is None else with_own_prompts(job, own, store=options.own.store)
+
+
+def _prepared(options: Options, stamp: Stamp, log_dir: Path, on_progress: Callable[[str], None]) -> Job:
     kind, _, name = options.engine.partition(":")
     if kind == "fake" and name:
         return _fake_job(name, options, stamp)
@@ -81,12 +103,15 @@ def prepare(options: Options, stamp: Stamp, log_dir: Path, on_progress: Callable
 
 def reopen(profile: Profile, options: Options, log_dir: Path) -> Job:
     """The engine and prompts that a profile was made with, checked to be the same. Raises InputError."""
+    from .prompts.of_job import texts_of
+
     if profile.engine.name.startswith("fake"):
-        return _same_machine(_reopened_fake(profile), profile)
+        return _same_machine(_reopened_fake(profile, options), profile)
+    prompts = texts_of(profile, options.own.file)
     if profile.engine.name == "transformers":
         from . import transformers_job
 
-        return _same_machine(Job(transformers_job.engine_of(profile, options), profile, _prompts_of(profile)), profile)
+        return _same_machine(Job(transformers_job.engine_of(profile, options), profile, prompts), profile)
     for model in profile.models:
         check_unchanged(model, _hash_of(model))
     command = profile.engine.command[0] if profile.engine.command else ""
@@ -94,7 +119,7 @@ def reopen(profile: Profile, options: Options, log_dir: Path) -> Job:
     binary = options.llama_server or (None if command in ("", "xllamacpp") or url else command)
     flags, threads = options.flags or profile.key.flags, options.threads or profile.key.threads
     asked = dataclasses.replace(options, llama_server=binary, server_url=url, flags=flags, threads=threads)
-    job = Job(_llama_cpp(profile.models, asked, log_dir), profile, _prompts_of(profile))
+    job = Job(_llama_cpp(profile.models, asked, log_dir), profile, prompts)
     return _same_machine(job, profile)
 
 
@@ -261,26 +286,16 @@ def _hash_of(model: ModelFile) -> str:
     return model_file(Path(model.path)).sha256
 
 
-def _reopened_fake(profile: Profile) -> Job:
+def _reopened_fake(profile: Profile, options: Options) -> Job:
     """The fake machine whose models a profile holds."""
     from .engines import fake
+    from .prompts.of_job import texts_of
 
     for machine in fake.MACHINES.values():
         blank, prompts, engine = fake.demo(machine)
         if (blank.key, blank.models) == (profile.key, profile.models):
-            return Job(engine, profile, tuple(prompts))
+            return Job(engine, profile, texts_of(profile, options.own.file, prompts))
     raise InputError("the profile's fake machine is not one of this specgauge; profile again")
-
-
-def _prompts_of(profile: Profile) -> tuple[PromptText, ...]:
-    """The texts of a profile's prompts, which are not stored in it: found again by their hash."""
-    from . import demo
-
-    texts = {prompt.prompt.text_sha256: prompt for prompt in demo.prompts()}
-    missing = [prompt.id for prompt in profile.prompts if prompt.text_sha256 not in texts]
-    if missing:
-        raise InputError(f"the text of prompt {missing[0]} is not one of this specgauge; profile again")
-    return tuple(PromptText(prompt=prompt, text=texts[prompt.text_sha256].text) for prompt in profile.prompts)
 
 
 def _same_machine(job: Job, profile: Profile) -> Job:

@@ -125,6 +125,22 @@ class Prompt(Record, kw_only=True):
     """Tokens to generate, end-of-text ignored, so that every arm decodes as many."""
 
 
+class Message(Record, kw_only=True):
+    """One turn of a conversation."""
+
+    role: str
+    """system, developer, user, assistant, tool."""
+    content: str
+
+
+class StoredText(Record, kw_only=True):
+    """The text of a prompt, plain or as messages, in a profile whose owner asked for it to be kept there."""
+
+    text_sha256: str
+    text: str = ""
+    messages: tuple[Message, ...] = ()
+
+
 class Key(Record, kw_only=True):
     """What a number is valid for. Unknown fields are empty or None."""
 
@@ -511,3 +527,16 @@ class Profile(Record, kw_only=True):
     profile_seconds: float = 0.0
     """Wall time of profiling, server starts included, making quantizations not."""
     complete: bool = False
+    workload_shares: dict[str, float] = {}
+    """Of the tokens that the user's prompts ask for, what each workload has: the mix that is advised for. Empty: equal shares."""
+    prompt_texts: tuple[StoredText, ...] = ()
+    """Of the user's own prompts, kept only where that was asked for."""
+    redacted: bool = False
+    """Exported to be shared: names, paths and prompts are left out, so that nothing of it can be run."""
+
+    def __post_init__(self) -> None:
+        shares = self.workload_shares
+        if shares and not (all(0 < share <= 1 for share in shares.values()) and abs(sum(shares.values()) - 1) < 1e-6):
+            raise ValueError("workload_shares lie between 0 and 1 and add up to 1")
+        if shares and not {prompt.workload for prompt in self.prompts} <= shares.keys():
+            raise ValueError("workload_shares name every workload of the prompts")

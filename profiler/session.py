@@ -21,7 +21,7 @@ from .records import Measurement, Profile, Request
 from .workloads import PromptText
 
 PROFILE_KIND = "specgauge-profile"
-SAME = ("key", "models", "prompts", "sampling", "candidates", "sentinel_model")
+SAME = ("key", "models", "prompts", "workload_shares", "sampling", "candidates", "sentinel_model")
 """Fields of a profile that must be equal for another session to go on with it."""
 
 

@@ -28,7 +28,7 @@ class EngineCommand:
 def engine_commands(profile: Profile, chosen: Chosen) -> tuple[EngineCommand, ...]:
     """llama.cpp, vLLM and transformers, that of the profile first. An engine that cannot be told the setting is left out."""
     setting = chosen_setting(profile, chosen)
-    if speaks_of(profile):
+    if speaks_of(profile) or profile.redacted:
         return _flags_alone(profile, setting)
     own = profile.engine.name
     found = [

@@ -75,8 +75,10 @@ def _workloads_text(profile: Profile) -> str:
     counts: dict[str, list[int]] = {}
     for prompt in profile.prompts:
         counts.setdefault(prompt.workload, []).append(prompt.new_tokens)
+    shares = {name: f", {percent(share)} of the mix" for name, share in profile.workload_shares.items()}
     return "; ".join(
-        f"{plain(name)}: {len(tokens)} prompts, up to {max(tokens)} new tokens" for name, tokens in counts.items()
+        f"{plain(name)}: {len(tokens)} prompts, up to {max(tokens)} new tokens{shares.get(name, '')}"
+        for name, tokens in counts.items()
     )
 
 

@@ -25,6 +25,7 @@ from .verdict import (
     random_text,
     regret_text,
     setting_name,
+    shared_text,
     workload_verdicts,
 )
 from .whole import write_whole
@@ -91,6 +92,8 @@ class Page:
     answers: tuple[str, ...]
     cards: tuple[Card, ...]
     commands: tuple[EngineCommand, ...]
+    shared: str
+    """How the mix of workloads is made up."""
     check: str
     statements: tuple[str, ...]
     warnings: tuple[str, ...]
@@ -146,6 +149,7 @@ def report_page(
         answers=tuple(_sentence(answer(verdict)) for verdict in verdicts),
         cards=cards,
         commands=engine_commands(profile, recommendation.chosen),
+        shared=shared_text(recommendation),
         check=_check(profile, validation),
         statements=_statements(profile, recommendation, validation),
         warnings=_warnings(profile, calibration, recommendation, validation),

@@ -17,6 +17,7 @@ from .verdict import (
     mix_text,
     random_text,
     regret_text,
+    shared_text,
     workload_verdicts,
 )
 
@@ -53,7 +54,7 @@ def print_verdict(
         print_line(console, "Not settled:", style="bold")
         for text in recommendation.unsettled:
             print_bullet(console, text)
-    scope = ", for all workloads in equal shares" if len(verdicts) > 1 else ""
+    scope = f", for all workloads {shared_text(recommendation)}" if len(verdicts) > 1 else ""
     if recommendation.command:
         print_line(console, f"Command{scope}:", style="bold")
         console.print(recommendation.command, markup=False, highlight=False, soft_wrap=True)

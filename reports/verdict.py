@@ -3,12 +3,15 @@
 from dataclasses import dataclass
 
 from ..calibrate.clocks import WALL, WORDS
+from ..calibrate.mix import mix_words
 from ..calibrate.records import Interval, OtherClock, Recommendation, Validation, ValidationRow, WorkloadAdvice
 from ..profiler.records import Profile, Setting
 from .commands import chosen_setting
 from .numbers import percent, plain, short, tokens_per_second
 
 CLOCK_WORDS = {clock: f"{'the ' if clock == WALL else ''}{words}" for clock, words in WORDS.items()}
+_MIX_LIMIT = 500
+"""Eight classes of the longest name."""
 VERDICT_WORDS = {"speculate": "Speculate", "tie": "Tie", "do-not-speculate": "Do not speculate"}
 
 
@@ -106,14 +109,21 @@ def answer(verdict: WorkloadVerdict) -> str:
 
 
 def mix_text(recommendation: Recommendation, profile: Profile) -> str:
-    """One setting for all workloads in equal shares; empty where there is only one workload."""
+    """One setting for all workloads in their shares; empty where there is only one workload."""
     if len(recommendation.workloads) < 2:
         return ""
     setting = chosen_setting(profile, recommendation.chosen)
     forecast = tokens_per_second(recommendation.forecast_tokens_per_second)
     base = short(recommendation.baseline_tokens_per_second)
-    text = f"One setting for all workloads in equal shares: {setting_name(setting)}, forecast {forecast}"
+    shared = shared_text(recommendation)
+    apart = "; " if recommendation.workload_shares else ": "
+    text = f"One setting for all workloads {shared}{apart}{setting_name(setting)}, forecast {forecast}"
     return f"{text}." if setting.drafter == "none" else f"{text}; plain decoding of that target {base} tokens/s."
+
+
+def shared_text(recommendation: Recommendation) -> str:
+    """How the mix is made up: "in equal shares", or in those of the user's prompts."""
+    return plain(mix_words(recommendation.workload_shares), _MIX_LIMIT)
 
 
 def bandwidth_text(recommendation: Recommendation) -> str:

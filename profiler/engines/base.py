@@ -3,7 +3,7 @@
 One method measures one thing once; repeating, warming up, interleaving and drift are the business of `protocol.py`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -57,6 +57,13 @@ class Engine(Protocol):
 
     def reset(self, setting: Setting) -> None:
         """Forget what replies taught a drafter of `setting` (tables, caches), so that a repeat is not a replay."""
+        ...
+
+    def prompt_tokens(self, setting: Setting, prompts: Sequence[PromptText]) -> Generator[int, None, None]:
+        """Tokens of each prompt as the target of `setting` reads it, its chat template put on where the prompt is messages.
+
+        Nothing stays loaded behind the last one. Raises Unsupported at a prompt that the template refuses.
+        """
         ...
 
     def effective(self, setting: Setting) -> dict[str, str]:

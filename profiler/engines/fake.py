@@ -9,7 +9,7 @@ import hashlib
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -188,6 +188,9 @@ class FakeEngine:
     def reset(self, setting: Setting) -> None:
         """Its drafters keep nothing from reply to reply."""
 
+    def prompt_tokens(self, setting: Setting, prompts: Sequence[PromptText]) -> Generator[int, None, None]:
+        return (prompt_tokens(prompt.words) for prompt in prompts)
+
     def close(self) -> None:
         self._warm.clear()
 
@@ -302,10 +305,10 @@ class FakeEngine:
         """The prompt of a request, and the first token of its reply."""
         self._call()
         plain = self.machine.model(setting.target).curve.seconds(1, 0)
-        return self._spend(plain * (1 + PREFILL_SHARE * prompt_tokens(prompt.text)))
+        return self._spend(plain * (1 + PREFILL_SHARE * prompt_tokens(prompt.words)))
 
     def _reply(self, setting: Setting, prompt: PromptText) -> PromptTrace:
-        tokens = prompt_tokens(prompt.text)
+        tokens = prompt_tokens(prompt.words)
         rounds = list(self.machine.rounds(setting, prompt.prompt, tokens))
         cold = self._coldness(setting)
         true = [cold * self.machine.round_seconds(setting, r.drafted, r.context) for r in rounds]
@@ -339,7 +342,7 @@ class FakeEngine:
             draft=setting.draft,
             ngram_size=setting.ngram_size,
             prompt=prompt.prompt,
-            prompt_tokens=prompt_tokens(prompt.text),
+            prompt_tokens=prompt_tokens(prompt.words),
             reply_tokens=prompt.prompt.new_tokens,
             source="teacher-forced" if is_model else "replay",
         )

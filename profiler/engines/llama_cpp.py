@@ -45,7 +45,7 @@ from ..records import (
 )
 from ..workloads import PromptText
 from .base import EngineFailed, Likely, ReplyTokens, Unsupported
-from .llama_server import LlamaServer
+from .llama_server import LlamaServer, Refused
 
 WARM_UP_REQUESTS = 10
 WARM_UP_TOKENS = 4
@@ -108,6 +108,8 @@ DRAFT_FLAGS = {
 """Flags for a draft beside its target, and what they are for a model alone: a draft is timed as it will run."""
 PROBE_SECONDS = 60.0
 PROBE_BYTES = 2**22
+MOST_TOLD = 300
+"""Characters of what a server says."""
 SAMPLING_FIELDS = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "seed")
 
 
@@ -179,7 +181,7 @@ class LlamaCpp:
         self._flags = tuple(flags)
         self._threads = threads
         self._servers: dict[tuple[str, ...], LlamaServer] = {}
-        self._tokens: dict[str, tuple[int, ...]] = {}
+        self._tokens: dict[tuple[str, str], tuple[int, ...]] = {}
         self._replies: dict[tuple[str, str], tuple[int, ...]] = {}
         self._effective: dict[tuple[str, ...], dict[str, str]] = {}
         self._started = 0
@@ -425,11 +427,32 @@ class LlamaCpp:
         vocabulary = 30000
         return [random.Random(i).randrange(1000, vocabulary) for i in range(tokens)]
 
-    def _tokenize(self, server: LlamaServer, prompt: PromptText) -> list[int]:
-        if prompt.text not in self._tokens:
-            answer = server.post("/tokenize", {"content": prompt.text, "add_special": True, "parse_special": True})
-            self._tokens[prompt.text] = tuple(answer["tokens"])
-        return list(self._tokens[prompt.text])
+    def _tokenize(self, server: LlamaServer, target: str, prompt: PromptText) -> list[int]:
+        known = (target, prompt.prompt.text_sha256)
+        if known not in self._tokens:
+            content = self._templated(server, prompt) if prompt.messages else prompt.text
+            answer = server.post("/tokenize", {"content": content, "add_special": True, "parse_special": True})
+            self._tokens[known] = tuple(answer["tokens"])
+        return list(self._tokens[known])
+
+    def _templated(self, server: LlamaServer, prompt: PromptText) -> str:
+        """The messages as the server's chat endpoint would put them to the model."""
+        messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        try:
+            answer = server.post("/apply-template", {"messages": messages})
+        except Refused as error:
+            raise Unsupported(f"its messages do not go into the chat template ({str(error)[:MOST_TOLD]})") from None
+        if not isinstance(answer, dict) or not isinstance(answer.get("prompt"), str):
+            raise Unsupported("this llama-server has no /apply-template: give prompts as text, the template put on")
+        return answer["prompt"]
+
+    def prompt_tokens(self, setting: Setting, prompts: Sequence[PromptText]) -> Generator[int, None, None]:
+        server = self._start(setting, self._flags_of(setting) if self._url is None else [])
+        try:
+            for prompt in prompts:
+                yield len(self._tokenize(server, setting.target, prompt))
+        finally:
+            server.close()
 
     def _body(self, prompt: Sequence[int], new_tokens: int, sampling: Sampling) -> dict[str, Any]:
         return {
@@ -456,7 +479,7 @@ class LlamaCpp:
 
     def run(self, setting: Setting, prompt: PromptText, sampling: Sampling) -> PromptRun:
         server = self._server(setting, draft_sampling=sampling.draft_sampling)
-        ids = self._tokenize(server, prompt)
+        ids = self._tokenize(server, setting.target, prompt)
         began = time.monotonic()
         answer = server.post("/completion", self._body(ids, prompt.prompt.new_tokens, sampling))
         wall = time.monotonic() - began
@@ -492,7 +515,7 @@ class LlamaCpp:
         cached: bool = False,
     ) -> ReplyTokens:
         server = self._server(setting, draft_sampling=sampling.draft_sampling)
-        ids = [*self._tokenize(server, prompt), *after]
+        ids = [*self._tokenize(server, setting.target, prompt), *after]
         count = prompt.prompt.new_tokens if new_tokens is None else new_tokens
         body = {**self._body(ids, count, sampling), "cache_prompt": cached}
         answer = server.post("/completion", {**body, "n_probs": likely, "post_sampling_probs": sampled and likely > 0})
@@ -657,7 +680,7 @@ class LlamaCpp:
         server = self._server(setting, draft_sampling=sampling.draft_sampling)
         traces = []
         for prompt in prompts:
-            ids = self._tokenize(server, prompt)
+            ids = self._tokenize(server, setting.target, prompt)
             body = {**self._body(ids, prompt.prompt.new_tokens, sampling), "timings_per_token": True}
             rounds, final = self._stream_rounds(server.stream(body))
             server.cached = ()
@@ -683,7 +706,7 @@ class LlamaCpp:
         reply = self._replies.get((setting.target, prompt.prompt.text_sha256))
         if reply is None:
             raise Unsupported("this llama-server does not return token ids")
-        ids = self._tokenize(self._server(plain), prompt)
+        ids = self._tokenize(self._server(plain), setting.target, prompt)
         offer, run = offers_and_runs(ids, reply, setting.ngram_size)
         return MatchTrace(
             target=setting.target,

@@ -63,6 +63,10 @@ def exit_reason(status: int) -> str:
     return f"exit status {status}"
 
 
+class Refused(EngineFailed):
+    """The server answered, and said no; it is still there."""
+
+
 class LlamaServer:
     """A llama-server process and a client for it. Raises EngineFailed with the log's cause when it is gone."""
 
@@ -161,7 +165,7 @@ class LlamaServer:
         if response.status_code != 200:
             error = answer.get("error", {}) if isinstance(answer, dict) else {}
             message = error.get("message", response.text[:200]) if isinstance(error, dict) else str(error)
-            raise EngineFailed(f"llama-server refused a request: {message}")
+            raise Refused(f"llama-server refused a request: {message}")
         return answer
 
     def stream(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:

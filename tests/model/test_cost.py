@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from specgauge.model.cost import NO_OVERHEAD, Overhead, Rollback, RoundOfParts, Rounds, WholeRounds
+from specgauge.model.cost import LEAST_SHARE, NO_OVERHEAD, Overhead, Rollback, RoundOfParts, Rounds, WholeRounds
 from specgauge.model.recipe import RECIPES
 from specgauge.model.steps import StepTable
 
@@ -111,3 +111,14 @@ def test_a_step_hidden_between_whole_rounds_asks_for_the_lengths_between():
     found = whole([1, 2, 5, 6], [1.1, 1.2, 2.5, 2.6]).lookup(Rounds.of(np.array([2, 3, 4, 5]), 300.0))
     assert found.doubtful.tolist() == [False, True, True, False]
     assert found.remedy == "measure rounds of 3 draft tokens; measure rounds of 4 draft tokens"
+
+
+def test_a_negative_overhead_never_leaves_less_than_its_share_of_the_passes():
+    """As drawn from few noisy rounds: a round that took no time at all would make an infinite speed."""
+    rounds = Rounds.of(np.array([0, 3]), 100.0)
+    passes = RoundOfParts(RECIPES["ngram"], table()).lookup(rounds).seconds
+    mild = Overhead(-0.2 * passes[1], np.array(0.0))
+    wild = Overhead(-7.0 * passes[1], np.array(0.0))
+    found = [RoundOfParts(RECIPES["ngram"], table(), None, one).lookup(rounds).seconds for one in (mild, wild)]
+    assert found[0] == pytest.approx(passes * [1, 0.8])
+    assert found[1] == pytest.approx(passes * [1, LEAST_SHARE])

@@ -87,3 +87,17 @@ def test_a_prior_table_answers_and_is_never_trusted():
     assert found.seconds == pytest.approx(seconds_of(4, 100.0)) and found.doubtful.all()
     with pytest.raises(BeyondTable, match="profile this machine"):
         found.trusted()
+
+
+def test_noise_makes_no_pass_outside_the_table_shorter_than_a_quarter_of_the_nearest():
+    """Two widths whose noisy times fall: their line crosses zero at 12 tokens."""
+    falling = StepTable(np.array([1, 6, 8]), np.array([32.0]), np.array([[[1.0, 3.0, 2.0]]]))
+    assert falling.lookup(8, 32.0).seconds == pytest.approx(2.0)
+    assert falling.lookup(7, 32.0).seconds == pytest.approx(2.5)
+    assert falling.lookup(40, 32.0).seconds == pytest.approx(0.5)
+
+
+def test_noise_over_the_context_makes_no_stream_cheaper():
+    """A pass that reads shorter at the longer context: eight streams take no less than one pass over their tokens."""
+    falling = StepTable(np.array([1, 8]), np.array([32.0, 64.0]), np.array([[[1.0, 2.0], [0.5, 1.0]]]))
+    assert falling.lookup(1, 64.0, streams=8).seconds >= falling.lookup(8, 0.0).seconds

@@ -5,7 +5,7 @@ acceptance at every length. Its speculative loop is rounds.py.
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from importlib.metadata import version
 
 import torch
@@ -35,7 +35,7 @@ from .models import Models, failures
 from .rounds import Loop, Replies
 from .sampling import Sampler
 from .texts import Texts
-from .tokens import tokenizer_of
+from .tokens import Reader
 
 NAME = "transformers"
 RECIPES = {
@@ -72,7 +72,8 @@ class Transformers:
         self._sampling = sampling or Sampling()
         self._threads_before = torch.get_num_threads()
         self._threads = threads or self._threads_before
-        self._prompts: dict[str, tuple[int, ...]] = {}
+        self._readers: dict[str, Reader] = {}
+        self._prompts: dict[tuple[str, str], tuple[int, ...]] = {}
         self._replies: dict[tuple[str, str, Sampling], tuple[int, ...]] = {}
         self._warm: set[str | tuple[Setting, bool]] = set()
         self._used: dict[Setting, Loop] = {}
@@ -363,12 +364,16 @@ class Transformers:
             ]
         return tuple(places)
 
+    def prompt_tokens(self, setting: Setting, prompts: Sequence[PromptText]) -> Generator[int, None, None]:
+        return (len(self._ids(setting.target, prompt)) for prompt in prompts)
+
     def _ids(self, target: str, prompt: PromptText) -> tuple[int, ...]:
-        if prompt.text not in self._prompts:
-            tokenizer = tokenizer_of(self._files[target].path)
-            ids = tokenizer.encode(prompt.text)
-            self._prompts[prompt.text] = tuple(getattr(ids, "ids", ids))
-        return self._prompts[prompt.text]
+        path = self._files[target].path  # quantizations of one checkpoint have one tokenizer
+        known = (path, prompt.prompt.text_sha256)
+        if known not in self._prompts:
+            reader = self._readers.setdefault(path, Reader(path))
+            self._prompts[known] = reader.conversation(prompt.messages) if prompt.messages else reader.text(prompt.text)
+        return self._prompts[known]
 
     def close(self) -> None:
         self._models.close()
