@@ -403,7 +403,7 @@ def _bandwidth_ceiling(calibrated: Calibrated, setting: Setting) -> BandwidthCei
     if calibrated.bandwidth is None:
         return None
     model = _model(calibrated.profile, setting.target)
-    return BandwidthCeiling(model.size_bytes, float(calibrated.bandwidth.bytes_per_second[0]))
+    return BandwidthCeiling(model.size_bytes - model.unread_bytes, float(calibrated.bandwidth.bytes_per_second[0]))
 
 
 def _bandwidth_reason(calibrated: Calibrated, contest: _Contest) -> list[str]:

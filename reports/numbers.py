@@ -4,11 +4,16 @@ import re
 
 from ..calibrate.records import Interval
 
-_UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]|[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{4,}"
+)
+"""Control and direction marks, what has no width, tags, and marks piled on one letter until they cover the lines above."""
 
 
 def plain(text: str, limit: int = 60) -> str:
-    """`text` as one printable line of at most `limit` characters: control and direction marks out, the middle cut."""
+    """`text` as one printable line of at most `limit` characters: control, direction and invisible marks shown as
+    such, the middle cut."""
     line = _UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", text)
     if len(line) <= limit:
         return line

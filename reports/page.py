@@ -1,7 +1,7 @@
 """The report: one HTML file that needs no network, a view of profile, calibration, recommendation and validation."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,6 +9,7 @@ from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
 from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile
+from .bounds import plain_ceilings
 from .engine_commands import EngineCommand, engine_commands
 from .facts import Fact, causes_table, checklist_table, facts, models_table, named, rejected
 from .figures.every import all_sections
@@ -19,7 +20,7 @@ from .verdict import (
     WorkloadVerdict,
     answer,
     bandwidth_text,
-    check_text,
+    check_words,
     drafter_name,
     mix_text,
     random_text,
@@ -76,9 +77,10 @@ DEFINITIONS = (
 
 @dataclass(frozen=True)
 class Card:
-    """A workload's verdict: its picture, the one sentence of why, and the commands that set it where they are its own."""
+    """A workload's verdict: how much it gives and how sure that is, its picture, why, and its commands where they are its own."""
 
     verdict: WorkloadVerdict
+    sure: str
     panel: Panel | None
     why: str
     commands: tuple[EngineCommand, ...]
@@ -142,7 +144,8 @@ def report_page(
 ) -> Page:
     """The contents of the report as values."""
     verdicts = workload_verdicts(recommendation, validation, profile)
-    cards = tuple(_card(profile, recommendation, validation, verdict) for verdict in verdicts)
+    ceilings = plain_ceilings(calibration, profile.models)
+    cards = tuple(_card(profile, recommendation, validation, verdict, ceilings) for verdict in verdicts)
     sections = all_sections(profile, calibration, recommendation, validation)
     return Page(
         where=_where(profile),
@@ -189,13 +192,27 @@ def _render(page: Page) -> str:
 
 
 def _card(
-    profile: Profile, recommendation: Recommendation, validation: Validation | None, verdict: WorkloadVerdict
+    profile: Profile,
+    recommendation: Recommendation,
+    validation: Validation | None,
+    verdict: WorkloadVerdict,
+    ceilings: Mapping[str, float],
 ) -> Card:
     """One workload's; its own commands where its choice is not the one at the top."""
     chosen = next(item.chosen for item in recommendation.workloads if item.workload == verdict.workload)
     commands = () if chosen == recommendation.chosen else engine_commands(profile, chosen)
-    panel = speeds_of(verdict, recommendation, validation)
-    return Card(verdict, panel, _why(recommendation, verdict), commands)
+    panel = speeds_of(verdict, recommendation, validation, ceilings)
+    return Card(verdict, _sure(verdict), panel, _why(recommendation, verdict), commands)
+
+
+def _sure(verdict: WorkloadVerdict) -> str:
+    """The gain over its paired baseline, then forecast beside measurement, each with its interval."""
+    gain = f"{verdict.speed_up_text}. " if verdict.speed_up_text else ""
+    forecast = f"Forecast {tokens_per_second(verdict.forecast)}"
+    if verdict.measured is None or verdict.error is None:
+        return f"{gain}{forecast}, not run yet."
+    measured = f"measured {with_bounds(verdict.measured)}, off by {percent(verdict.error, signed=True)}"
+    return f"{gain}{forecast}, {measured}."
 
 
 def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
@@ -222,7 +239,7 @@ def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
 def _check(profile: Profile, validation: Validation | None) -> str:
     if validation is None and speaks_of(profile):
         return "From imported measurements: no forecast was checked by a run here."
-    return check_text(validation)
+    return check_words(validation)
 
 
 def _where(profile: Profile) -> str:

@@ -135,6 +135,18 @@ def bandwidth_text(recommendation: Recommendation) -> str:
     return f"{allowed}." if share is None else f"{allowed}; it reaches {percent(share)} of that bandwidth."
 
 
+def check_words(validation: Validation | None) -> str:
+    """How the forecasts did, in a sentence for the first screen; check_text has the rest."""
+    if validation is None or not validation.n_rows or validation.mean_abs_error is None:
+        return check_text(validation)
+    worst = "" if validation.worst_abs_error is None else f", {percent(validation.worst_abs_error)} at worst"
+    inside = "" if validation.coverage is None else f"; {percent(validation.coverage)} fell inside their intervals"
+    return (
+        f"Checked by runs: {validation.n_rows} forecasts of what the profile had not measured missed by "
+        f"{percent(validation.mean_abs_error)} on average{worst}{inside}."
+    )
+
+
 def check_text(validation: Validation | None) -> str:
     """How the forecasts did, over settings whose round time was not in the profile."""
     if validation is None:

@@ -2,6 +2,7 @@
 
 from ...calibrate.records import Calibration, Recommendation, Validation
 from ...profiler.records import Profile
+from ..bounds import plain_ceilings
 from ..panels import Section
 from .acceptance import acceptance_by_position
 from .checked import forecast_against_measured
@@ -24,7 +25,7 @@ def all_sections(
     all_rows = "all-rows" in profile.engine.capabilities
     return (
         forecast_against_measured(validation, settings),
-        speed_over_length(recommendation, rows, calibration.costs),
+        speed_over_length(recommendation, rows, calibration.costs, plain_ceilings(calibration, profile.models)),
         verification_cost(calibration, all_rows, profile.models),
         round_breakdown(calibration.rounds, checks),
         acceptance_by_position(calibration, settings, profile.prompts),

@@ -1,6 +1,6 @@
 """Speed over draft length: what every drafter gives at every length, beside plain decoding."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...calibrate.records import CostPoint, Recommendation, SettingForecast, ValidationRow
 from ..numbers import milliseconds, percent, plain, short, tokens_per_second, with_bounds
@@ -12,10 +12,13 @@ from .series import PLAIN, drafter_key, in_order, styles
 
 
 def speed_over_length(
-    recommendation: Recommendation, rows: Sequence[ValidationRow], costs: Sequence[CostPoint] = ()
+    recommendation: Recommendation,
+    rows: Sequence[ValidationRow],
+    costs: Sequence[CostPoint] = (),
+    ceilings: Mapping[str, float] | None = None,
 ) -> Section:
     """A panel for each workload and target: forecast lines with bands, measured points, plain baseline, ceilings, and the
-    kernel switches that `costs` show."""
+    kernel switches that `costs` show. `ceilings`: tokens/s that bandwidth allows plain decoding, by target."""
     id_ = "speed-over-draft-length"
     forecasts = recommendation.candidates
     if not any(forecast.setting.draft_tokens for forecast in forecasts):
@@ -27,7 +30,7 @@ def speed_over_length(
         reading="Lines are forecasts with their intervals, markers are measured (hollow: round time measured while "
         "profiling). A drafter pays where its line is above the dashed one, plain decoding: there it breaks even. Dotted lines "
         "are its ceiling, with every token accepted. Uprights: from there on a verification runs on another kernel.",
-        panels=tuple(_length_panels(recommendation, rows, costs)),
+        panels=tuple(_length_panels(forecasts, rows, costs, ceilings or {})),
         table=_forecast_table(forecasts),
     )
 
@@ -44,9 +47,11 @@ def _fastest(forecasts: Sequence[SettingForecast]) -> str:
 
 
 def _length_panels(
-    recommendation: Recommendation, rows: Sequence[ValidationRow], costs: Sequence[CostPoint]
+    forecasts: Sequence[SettingForecast],
+    rows: Sequence[ValidationRow],
+    costs: Sequence[CostPoint],
+    ceilings: Mapping[str, float],
 ) -> Iterable[Panel]:
-    forecasts, ceiling = recommendation.candidates, recommendation.ceiling_tokens_per_second
     looks = styles(forecast.setting for forecast in forecasts if forecast.setting.draft_tokens)
     longest = max(forecast.setting.draft_tokens for forecast in forecasts)
     for workload in in_order(forecast.workload for forecast in forecasts):
@@ -62,8 +67,8 @@ def _length_panels(
             _draw_runs(plot, [row for row in ran if row.config.target == target], looks)
             for width, change in target_switches(costs, target):
                 plot.marked(width - 1.5, f"kernel switch {percent(change, signed=True)}")
-            if ceiling is not None and mine[0].setting.target_quant == recommendation.chosen.target.quant:
-                _draw_bandwidth(plot, ceiling, high)
+            if target in ceilings:
+                _draw_bandwidth(plot, ceilings[target], high)
             yield plot.panel(f"{plain(workload, 40)}, {plain(target, 40)}")
 
 

@@ -1,10 +1,11 @@
 """Verification cost: seconds of a pass over its width and context, and where kernels switch."""
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...calibrate.records import Calibration, CostPoint, Interval
 from ...profiler.records import ModelFile
+from ..bounds import reading_seconds
 from ..numbers import percent, plain, short, with_bounds
 from ..panels import REFERENCE, Axis, Panel, Plot, Section, Style, Table, exact, line, points, style
 from .series import grouped
@@ -33,8 +34,10 @@ def verification_cost(calibration: Calibration, all_rows: bool = False, models: 
         finding=_cost_finding(groups),
         reading=f"{ALL_ROWS if all_rows else ONE_ROW} Markers are measured, lines what the forecast takes between them: "
         "it never goes across a kernel switch. Crosses: a plain decode step. No pass is faster than reading its weights once at the measured bandwidth: the share is that of the fastest pass.",
-        panels=tuple(_cost_panel(group, all_rows, _bound(calibration, models, group[0].model)) for group in groups),
-        table=_cost_table(costs),
+        panels=tuple(
+            _cost_panel(group, all_rows, reading_seconds(calibration, models, group[0].model)) for group in groups
+        ),
+        table=_cost_table(costs, {model.label: reading_seconds(calibration, models, model.label) for model in models}),
     )
 
 
@@ -63,14 +66,6 @@ def _ratio_text(group: Sequence[CostPoint], steps: Sequence[CostPoint]) -> str:
     wide = min(curve, key=lambda cost: abs(cost.width - 5))
     ratio = wide.seconds.value / own[0].seconds.value
     return f"{short(ratio)} plain steps for {wide.width} on {plain(group[0].model, 28)}"
-
-
-def _bound(calibration: Calibration, models: Sequence[ModelFile], label: str) -> float | None:
-    """The roofline's floor: seconds to read a model's weights once at the measured bandwidth; None where not known."""
-    model = next((model for model in models if model.label == label), None)
-    if calibration.bandwidth_bytes_per_second is None or model is None or not model.size_bytes:
-        return None
-    return (model.size_bytes - model.unread_bytes) / calibration.bandwidth_bytes_per_second.value
 
 
 def target_switches(costs: Sequence[CostPoint], target: str) -> list[tuple[int, float]]:
@@ -158,22 +153,35 @@ def _departures(curve: Sequence[CostPoint]) -> Iterable[tuple[int, float]]:
             yield after[0].width, after[0].seconds.value / expected - 1
 
 
-def _cost_table(costs: Sequence[CostPoint]) -> Table:
+def _cost_table(costs: Sequence[CostPoint], bounds: Mapping[str, float | None]) -> Table:
+    """Every pass beside `bounds`: seconds to read each model's weights once. What is left over is arithmetic, KV cache, launches."""
     ordered = sorted(costs, key=lambda cost: (cost.role, cost.model, cost.context, cost.kind, cost.width))
-    columns = ("model", "role", "kind", "context, tokens", "width, tokens", "pass, ms", "samples")
-    rows = (
-        (
-            plain(cost.model),
-            cost.role,
-            cost.kind,
-            str(cost.context),
-            str(cost.width),
-            with_bounds(_in_milliseconds(cost.seconds)),
-            str(cost.samples),
-        )
-        for cost in ordered
+    columns = (
+        "model",
+        "role",
+        "kind",
+        "context, tokens",
+        "width, tokens",
+        "pass, ms",
+        "samples",
+        "reading the weights, ms",
+        "share of the pass",
     )
-    return Table(columns, tuple(rows))
+    return Table(columns, tuple(_cost_cells(cost, bounds.get(cost.model)) for cost in ordered))
+
+
+def _cost_cells(cost: CostPoint, bound: float | None) -> tuple[str, ...]:
+    return (
+        plain(cost.model),
+        cost.role,
+        cost.kind,
+        str(cost.context),
+        str(cost.width),
+        with_bounds(_in_milliseconds(cost.seconds)),
+        str(cost.samples),
+        "-" if bound is None else short(1e3 * bound),
+        "-" if bound is None else percent(bound / cost.seconds.value),
+    )
 
 
 def _in_milliseconds(seconds: Interval) -> Interval:

@@ -1,6 +1,6 @@
 """The verdict in one picture: plain decoding, the best drafting setting as forecast and as measured, and what is above them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...calibrate.records import Interval, Recommendation, SettingForecast, Validation, ValidationRow
@@ -13,8 +13,16 @@ ROOM = 3.0
 """A ceiling is drawn where it is at most so many times the longest bar; beyond, it is told in words."""
 
 
-def speeds_of(verdict: WorkloadVerdict, recommendation: Recommendation, validation: Validation | None) -> Panel | None:
-    """Bars of one workload from 0 tokens/s, with their intervals; None where nothing was forecast for it."""
+def speeds_of(
+    verdict: WorkloadVerdict,
+    recommendation: Recommendation,
+    validation: Validation | None,
+    ceilings: Mapping[str, float] | None = None,
+) -> Panel | None:
+    """Bars of one workload from 0 tokens/s, with their intervals; None where nothing was forecast for it.
+
+    `ceilings`: tokens/s that bandwidth allows plain decoding, by target.
+    """
     here = [item for item in recommendation.candidates if item.workload == verdict.workload]
     mine = [item for item in here if item.setting.target == verdict.setting.target]
     rows = [row for row in (validation.rows if validation else ()) if row.workload == verdict.workload]
@@ -26,7 +34,7 @@ def speeds_of(verdict: WorkloadVerdict, recommendation: Recommendation, validati
     bars = _bars("plain", base, _row_of(rows, None), REFERENCE)
     if drafting is not None:
         bars += _bars("drafting", drafting, _row_of(rows, drafting.setting), BLUE)
-    return _panel(verdict, bars, _ceilings(recommendation, drafting), drafting)
+    return _panel(verdict, bars, _ceilings((ceilings or {}).get(verdict.setting.target), drafting), drafting)
 
 
 def discussed(verdict: WorkloadVerdict, forecasts: Sequence[SettingForecast]) -> SettingForecast | None:
@@ -62,11 +70,11 @@ def _row_of(rows: Sequence[ValidationRow], setting: Setting | None) -> Validatio
     return next((row for row in rows if same_run(row.config, setting)), None)
 
 
-def _ceilings(recommendation: Recommendation, drafting: SettingForecast | None) -> list[Bar]:
+def _ceilings(bandwidth: float | None, drafting: SettingForecast | None) -> list[Bar]:
     """What memory bandwidth allows plain decoding, and what the drafting setting gives where all it drafts is accepted."""
     found = []
-    if recommendation.ceiling_tokens_per_second is not None:
-        found.append(("plain at full bandwidth", recommendation.ceiling_tokens_per_second))
+    if bandwidth is not None:
+        found.append(("plain at full bandwidth", bandwidth))
     if drafting is not None:
         found.append(("all drafts accepted", drafting.ceiling_tokens_per_second))
     return [Bar(name, exact([speed])[0], REFERENCE, hollow=True) for name, speed in found]

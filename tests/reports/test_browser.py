@@ -82,7 +82,8 @@ def _open(browser, path: Path, width: int, scheme: str) -> Opened:
 
 
 @pytest.mark.parametrize("name", ["demo", "hostile"])
-@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 390])
 def test_opens_clean_and_draws_every_figure(browser, reports: dict[str, Path], name: str, width: int, scheme: str):
     opened = _open(browser, reports[name], width, scheme)
     page = opened.page
@@ -128,10 +129,11 @@ def test_colours_follow_the_scheme_while_open(browser, reports: dict[str, Path])
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_serious_violation_of_accessibility(browser, reports: dict[str, Path], scheme: str):
+@pytest.mark.parametrize(("name", "width"), [("demo", 1280), ("demo", 390), ("hostile", 390)])
+def test_no_serious_violation_of_accessibility(browser, reports: dict[str, Path], name: str, width: int, scheme: str):
     if not AXE.exists():
         pytest.skip(f"no {AXE}: tools/setup.sh test fetches it where npm is")
-    page = _open(browser, reports["demo"], 1280, scheme).page
+    page = _open(browser, reports[name], width, scheme).page
     page.evaluate("for (const item of document.querySelectorAll('details')) item.open = true")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']}).then((result) => result.violations)")
@@ -144,13 +146,26 @@ def test_no_serious_violation_of_accessibility(browser, reports: dict[str, Path]
     page.context.close()
 
 
-def test_the_first_screen_answers(browser, reports: dict[str, Path]):
-    """What to set, how much it gives, why and how sure are above the fold of a laptop."""
-    page = _open(browser, reports["demo"], 1280, "light").page
-    for where in ("h1", ".card .setting", ".card .plot", ".card .plot + script + * , .card > p:not(.setting)"):
+@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
+def test_the_first_screen_answers(browser, reports: dict[str, Path], width: int, height: int):
+    """What to set, how much it gives, how sure and, with the picture, why stand above the fold."""
+    page = _open(browser, reports["demo"], width, "light").page
+    page.set_viewport_size({"width": width, "height": height})
+    for where in ("h1", ".card .setting", ".card .sure", ".card .plot", ".card .why"):
         box = page.locator(where).first.bounding_box()
-        assert box is not None and box["y"] + box["height"] <= 900, where
+        assert box is not None and box["y"] + box["height"] <= height, where
     page.context.close()
+
+
+def test_fingers_find_what_can_be_pressed(browser, reports: dict[str, Path]):
+    """At least 24 pixels each way (WCAG 2.2, 2.5.8), and 40 where a finger is told of."""
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, offline=True)
+    page = context.new_page()
+    page.goto(reports["demo"].as_uri())
+    page.wait_for_selector("html[data-drawn=yes]", timeout=30_000)
+    boxes = [item.bounding_box() for item in page.locator("summary, button, nav a, select").all() if item.is_visible()]
+    assert len(boxes) > 20 and all(box is not None and box["height"] >= 40 for box in boxes)
+    context.close()
 
 
 def test_printing_opens_what_is_folded(browser, reports: dict[str, Path]):

@@ -7,10 +7,12 @@ import msgspec
 import pytest
 
 from specgauge.calibrate.records import RoundBreakdown, RoundTerm
+from specgauge.reports.bounds import plain_ceilings
 from specgauge.reports.figures.every import all_sections
 from specgauge.reports.figures.passes import verification_cost
 from specgauge.reports.figures.rounds import round_breakdown
 from specgauge.reports.figures.speeds import speeds_of
+from specgauge.reports.numbers import percent
 from specgauge.reports.panels import Panel, Section, label, script_json
 from specgauge.reports.verdict import workload_verdicts
 
@@ -106,9 +108,22 @@ def test_no_pass_is_faster_than_the_bound(demo: Sample):
     assert bounds and all(any(bound == pytest.approx(one) for one in expected) for bound in bounds)
 
 
+def test_the_table_of_passes_says_what_reading_the_weights_explains(demo: Sample):
+    table = sections(demo)["verification-cost"].table
+    assert table is not None
+    bandwidth = demo.calibration.bandwidth_bytes_per_second
+    assert bandwidth is not None
+    cost = min(demo.calibration.costs, key=lambda c: (c.role, c.model, c.context, c.kind, c.width))
+    size = next(model.size_bytes for model in demo.profile.models if model.label == cost.model)
+    shown = dict(zip(table.columns, table.rows[0], strict=True))
+    assert shown["share of the pass"] == percent(size / bandwidth.value / cost.seconds.value)
+    assert {row[-1] for row in table.rows if row[1] == "target"} != {"-"}
+
+
 def test_the_verdict_shows_plain_and_drafting_from_zero(demo: Sample):
     for verdict in workload_verdicts(demo.recommendation, demo.validation, demo.profile):
-        panel = speeds_of(verdict, demo.recommendation, demo.validation)
+        ceilings = plain_ceilings(demo.calibration, demo.profile.models)
+        panel = speeds_of(verdict, demo.recommendation, demo.validation, ceilings)
         assert panel is not None
         drawn = figure(panel)
         names = drawn["layout"]["yaxis"]["ticktext"]
@@ -118,6 +133,8 @@ def test_the_verdict_shows_plain_and_drafting_from_zero(demo: Sample):
         if verdict.speculates:
             assert values["drafting, forecast"] == verdict.forecast.value
         assert verdict.plain_measured is not None
+        told = values.get("plain at full bandwidth")
+        assert told is None or told == ceilings[verdict.setting.target], "the ceiling is that of the target shown"
         assert values["plain, measured"] == verdict.plain_measured.value
 
 

@@ -16,7 +16,12 @@ from specgauge.reports.page import report_page, write_report
 from .samples import Sample, sample
 
 LIMIT_BYTES = 6 * 10**6
-HOSTILE = "</script><script>window.owned=1</script><img src=x onerror=owned=1>{{7*7}}\"'`\u202e&lt;$x$" + "y" * 10_000
+HOSTILE = (
+    "</script><script>window.owned=1</script><img src=x onerror=owned=1>{{7*7}}\"'`\u202e&lt;$x$\u200b\ufeff\u2067"
+    "\N{ROCKET}\N{WOMAN}\u200d\N{ROCKET}\n</style><style>*{display:none}</style>${owned=1}javascript:owned=1//"
+    "e" + "\u0301" * 200 + "\U000e0041" + "y" * 10_000
+)
+"""HTML, scripts, styles, quotes, templates, line ends, right to left, zero width, emoji, piled accents, 10,000 characters."""
 
 
 class Elements(html.parser.HTMLParser):
@@ -66,7 +71,7 @@ def test_first_screen_has_verdict_speeds_and_command(demo: Sample, tmp_path: Pat
     text = own(write(tmp_path / "report.html", demo))
     order = [
         "Ordinary: do not speculate",
-        "forecasts (setting x workload)",
+        "Checked by runs: ",
         "Why: ",
         ">forecast</dt>",
         ">measured</dt>",
