@@ -167,7 +167,8 @@ def _key_field(name: str, a: object, b: object) -> KeyField:
 def _model_fields(a: Profile, b: Profile) -> list[KeyField]:
     """Hash and quantization of every model that both name. A shared profile may have a model's name in place of its hash."""
     ours, theirs = (
-        {m.label: replace(m, sha256="") if m.sha256 == m.label else m for m in profile.models} for profile in (a, b)
+        {m.label: replace(m, sha256="") if profile.redacted and m.sha256 == m.label else m for m in profile.models}
+        for profile in (a, b)
     )
     return [
         _key_field(f"{label}: {name}", getattr(ours[label], name), getattr(theirs[label], name))

@@ -72,6 +72,23 @@ DEFINITIONS = (
     ),
     ("speed-up", "the median ratio to plain decoding of the same target within the same repeat (paired)."),
     ("ceiling", "bytes that a plain step must read, at the measured memory bandwidth."),
+    (
+        "all drafts accepted",
+        "what the setting would give if every round drafted its full length and all of it were accepted: a bound, not a forecast.",
+    ),
+    (
+        "round",
+        (
+            "one draft and the pass that verifies it; where an n-gram rule finds nothing to propose, a plain step. Its time is the mean "
+            "over both, so that it differs by workload."
+        ),
+    ),
+    ("n-gram", "a drafter without a model: it proposes what followed the same few tokens (match) earlier in the text."),
+    (
+        "workload",
+        "prompts of one kind. Built in: ordinary (short questions, free answers), copying (answers that repeat their prompt).",
+    ),
+    ("whisker", "of a forecast its interval; of a bar in the verdict's picture the slowest and the fastest repeat."),
 )
 
 

@@ -95,17 +95,18 @@ def headline(verdicts: tuple[WorkloadVerdict, ...], recommendation: Recommendati
 
 
 def answer(verdict: WorkloadVerdict) -> str:
-    """What to do on one workload, with both speeds: measured side by side where they were, else forecast."""
+    """What to do on one workload and what it gives: the paired gain where it was run, else both forecasts."""
     name = plain(verdict.workload, 40)
-    both = verdict.measured is not None and verdict.plain_measured is not None
-    chosen = short(verdict.measured.value if both and verdict.measured else verdict.forecast.value)
-    base = short(verdict.plain_measured.value if both and verdict.plain_measured else verdict.plain_forecast)
-    how = "measured" if both else "forecast"
     if not verdict.speculates:
         told = "a tie, stay plain" if verdict.verdict == "tie" else "do not speculate"
-        return f"{name}: {told}, {base} tokens/s ({how})"
+        speed, how = (verdict.measured.value, "measured") if verdict.measured else (verdict.forecast.value, "forecast")
+        return f"{name}: {told}, {short(speed)} tokens/s ({how})"
     told = "a tie, speculating gives" if verdict.verdict == "tie" else "speculate,"
-    return f"{name}: {told} {chosen} tokens/s against {base} plain ({how})"
+    if verdict.speed_up is None:
+        both = f"{short(verdict.forecast.value)} tokens/s against {short(verdict.plain_forecast)} plain"
+        return f"{name}: {told} {both} (forecast)"
+    # Not the two speeds: that of drafting has the session's drift divided out, that of plain decoding has not.
+    return f"{name}: {told} {verdict.speed_up.value:.2f} times plain decoding run beside it"
 
 
 def mix_text(recommendation: Recommendation, profile: Profile) -> str:

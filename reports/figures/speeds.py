@@ -7,7 +7,7 @@ from ...calibrate.records import Interval, Recommendation, SettingForecast, Vali
 from ...profiler.records import Setting
 from ..numbers import plain, short, tokens_per_second
 from ..panels import BLUE, GREEN, REFERENCE, Axis, Panel, Plot, exact, lying_bar
-from ..verdict import WorkloadVerdict, drafter_name, measured_interval, same_run
+from ..verdict import WorkloadVerdict, drafter_name, same_run
 
 ROOM = 3.0
 """A ceiling is drawn where it is at most so many times the longest bar; beyond, it is told in words."""
@@ -60,8 +60,15 @@ def _bars(name: str, forecast: SettingForecast | None, row: ValidationRow | None
     if forecast is not None:
         found.append(Bar(f"{name}, forecast", forecast.tokens_per_second, colour, "/"))
     if row is not None:
-        found.append(Bar(f"{name}, measured", measured_interval(row), colour if colour == REFERENCE else GREEN))
+        found.append(Bar(f"{name}, measured", as_clocked(row), colour if colour == REFERENCE else GREEN))
     return found
+
+
+def as_clocked(row: ValidationRow) -> Interval:
+    """A measured speed as the clock gave it, with its slowest and fastest repeat: those of plain decoding and of drafting are of
+    the same repeats, so that their bars can be held against each other."""
+    repeats = row.speeds or (row.measured_raw,)
+    return Interval(value=row.measured_raw, low=min(*repeats, row.measured_raw), high=max(*repeats, row.measured_raw))
 
 
 def _row_of(rows: Sequence[ValidationRow], setting: Setting | None) -> ValidationRow | None:
@@ -100,4 +107,6 @@ def _panel(
     if drafting is None:
         return plot.panel(f"tokens/s{beyond}")
     tokens = f"{drafting.setting.draft_tokens} draft token{'' if drafting.setting.draft_tokens == 1 else 's'}"
-    return plot.panel(f"tokens/s; drafting: {drafter_name(drafting.setting, 28)}, {tokens}{beyond}")
+    return plot.panel(
+        f"tokens/s, measured as the clock gave it; drafting: {drafter_name(drafting.setting, 28)}, {tokens}{beyond}"
+    )
