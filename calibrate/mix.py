@@ -26,5 +26,11 @@ def mix_words(shares: Mapping[str, float]) -> str:
     return f"in the shares of your prompts: {', '.join(f'{_percent(share)} {name}' for name, share in ordered)}"
 
 
+def mix_prefix(shares: Mapping[str, float]) -> str:
+    """The mix at the head of a sentence: "all workloads in equal shares: ", or with a semicolon behind named shares."""
+    words = mix_words(shares)
+    return f"all workloads {words}{': ' if words == EQUAL else '; '}"
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.01 else "below 1 %"

@@ -21,7 +21,7 @@ from ..profiler.records import ModelFile, Profile, Setting
 from .fit import Calibrated, NotCalibrated
 from .intervals import generator, log_noise, percentile_interval
 from .maps import speed_maps
-from .mix import mix_words, mixed
+from .mix import mix_prefix, mixed
 from .records import Chosen, Interval, Recommendation, SettingForecast, TargetRef, WorkloadAdvice
 from .reported import speaks_of
 from .rounds import PLAIN_REMEDY
@@ -74,7 +74,6 @@ def recommend(
     Raises NotCalibrated where not even plain decoding can be forecast.
     """
     settings, dropped = _searched(calibrated)
-    shared = f"{mix_words(profile.workload_shares)}{'; ' if profile.workload_shares else ': '}"
     workloads = calibrated.workloads()
     contests = {workload: _contest(calibrated, settings, (workload,)) for workload in workloads}
     mix = _contest(calibrated, settings, workloads)
@@ -104,7 +103,7 @@ def recommend(
                 for workload, contest in contests.items()
                 for sentence in _tie_reason(calibrated, contest, (workload,))
             ),
-            *(f"all workloads {shared}{sentence}" for sentence in _tie_reason(calibrated, mix, workloads)),
+            *(mix_prefix(profile.workload_shares) + one for one in _tie_reason(calibrated, mix, workloads)),
         ),
         command=command if isinstance(command, str) else command(mix.chosen),
         what_if=explored,

@@ -103,7 +103,7 @@ def _prepared(options: Options, stamp: Stamp, log_dir: Path, on_progress: Callab
 
 def reopen(profile: Profile, options: Options, log_dir: Path) -> Job:
     """The engine and prompts that a profile was made with, checked to be the same. Raises InputError."""
-    from .prompts.of_job import texts_of
+    from .prompts.of_job import check_stays_here, texts_of
 
     if profile.engine.name.startswith("fake"):
         return _same_machine(_reopened_fake(profile, options), profile)
@@ -116,6 +116,8 @@ def reopen(profile: Profile, options: Options, log_dir: Path) -> Job:
         check_unchanged(model, _hash_of(model))
     command = profile.engine.command[0] if profile.engine.command else ""
     url = options.server_url or (command if command.startswith(("http://", "https://")) else None)
+    if profile.workload_shares:
+        check_stays_here(url)
     binary = options.llama_server or (None if command in ("", "xllamacpp") or url else command)
     flags, threads = options.flags or profile.key.flags, options.threads or profile.key.threads
     asked = dataclasses.replace(options, llama_server=binary, server_url=url, flags=flags, threads=threads)

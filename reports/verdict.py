@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from ..calibrate.clocks import WALL, WORDS
-from ..calibrate.mix import mix_words
+from ..calibrate.mix import mix_prefix, mix_words
 from ..calibrate.records import Interval, OtherClock, Recommendation, Validation, ValidationRow, WorkloadAdvice
 from ..profiler.records import Profile, Setting
 from .commands import chosen_setting
@@ -116,9 +116,8 @@ def mix_text(recommendation: Recommendation, profile: Profile) -> str:
     setting = chosen_setting(profile, recommendation.chosen)
     forecast = tokens_per_second(recommendation.forecast_tokens_per_second)
     base = short(recommendation.baseline_tokens_per_second)
-    shared = shared_text(recommendation)
-    apart = "; " if recommendation.workload_shares else ": "
-    text = f"One setting for all workloads {shared}{apart}{setting_name(setting)}, forecast {forecast}"
+    prefix = plain(mix_prefix(recommendation.workload_shares), _MIX_LIMIT)
+    text = f"One setting for {prefix.rstrip()} {setting_name(setting)}, forecast {forecast}"
     return f"{text}." if setting.drafter == "none" else f"{text}; plain decoding of that target {base} tokens/s."
 
 

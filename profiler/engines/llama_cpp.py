@@ -45,7 +45,7 @@ from ..records import (
 )
 from ..workloads import PromptText
 from .base import EngineFailed, Likely, ReplyTokens, Unsupported
-from .llama_server import LlamaServer, Refused
+from .llama_server import LlamaServer, NoSuchPath, Refused
 
 WARM_UP_REQUESTS = 10
 WARM_UP_TOKENS = 4
@@ -438,8 +438,11 @@ class LlamaCpp:
     def _templated(self, server: LlamaServer, prompt: PromptText) -> str:
         """The messages as the server's chat endpoint would put them to the model."""
         messages = [{"role": message.role, "content": message.content} for message in prompt.messages]
+        answer: Any = None
         try:
             answer = server.post("/apply-template", {"messages": messages})
+        except NoSuchPath:
+            pass
         except Refused as error:
             raise Unsupported(f"its messages do not go into the chat template ({str(error)[:MOST_TOLD]})") from None
         if not isinstance(answer, dict) or not isinstance(answer.get("prompt"), str):

@@ -67,6 +67,10 @@ class Refused(EngineFailed):
     """The server answered, and said no; it is still there."""
 
 
+class NoSuchPath(Refused):
+    """The server does not know what was asked for: an older build."""
+
+
 class LlamaServer:
     """A llama-server process and a client for it. Raises EngineFailed with the log's cause when it is gone."""
 
@@ -165,7 +169,8 @@ class LlamaServer:
         if response.status_code != 200:
             error = answer.get("error", {}) if isinstance(answer, dict) else {}
             message = error.get("message", response.text[:200]) if isinstance(error, dict) else str(error)
-            raise Refused(f"llama-server refused a request: {message}")
+            kind = NoSuchPath if response.status_code == 404 else Refused
+            raise kind(f"llama-server refused a request: {message}")
         return answer
 
     def stream(self, body: dict[str, Any]) -> Generator[dict[str, Any], None, None]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
@@ -15,8 +16,12 @@ if TYPE_CHECKING:
 
     from ..job import Job, Options
 
-LOGGING_FLAGS = ("-v", "--verbose", "--log-verbose", "-lv", "--verbosity", "--log-verbosity", "--log-prompts-dir")
-"""Of llama-server: with them prompts are written into its log."""
+LOGGING_FLAGS = (
+    *("-v", "--verbose", "--log-verbose", "-lv", "--verbosity", "--log-verbosity", "--log-prompts-dir"),
+    *("-lcd", "--lookup-cache-dynamic"),
+)
+"""Of llama-server: with them it writes prompts, or what was made of them, into a file."""
+HERE = ("localhost", "127.0.0.1", "::1")
 
 
 def drawn(options: "Options") -> OwnPrompts | None:
@@ -27,8 +32,21 @@ def drawn(options: "Options") -> OwnPrompts | None:
         return None
     loud = next((flag for flag in options.flags if flag.split("=", 1)[0] in LOGGING_FLAGS), "")
     if loud:
-        raise InputError(f"{loud} writes prompts into llama-server's log; leave it out, or --prompts")
+        raise InputError(f"{loud} has llama-server write prompts into a file; leave it out, or --prompts")
+    check_stays_here(options.server_url)
     return own_prompts(options.own.file, options.own.count or USUAL_COUNT, options.seed)
+
+
+def check_stays_here(url: str | None) -> None:
+    """Own prompts are sent to no other machine. Raises InputError for a server that is not on this one."""
+    try:
+        host = urlsplit(url or "//localhost").hostname
+    except ValueError:
+        return  # no URL: refused as one elsewhere
+    if host is not None and host not in HERE:
+        raise InputError(
+            "--server is on another machine, where your own prompts are not sent; start one on this machine"
+        )
 
 
 def with_own_prompts(job: "Job", own: OwnPrompts, *, store: bool = False) -> "Job":

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from specgauge.calibrate import fit, plan
-from specgauge.calibrate.mix import EQUAL, mix_words, mixed
+from specgauge.calibrate.mix import EQUAL, mix_prefix, mix_words, mixed
 from specgauge.calibrate.recommend import recommend
 from specgauge.calibrate.records import Recommendation
 from specgauge.profiler.engines import fake
@@ -28,6 +28,8 @@ def test_the_mix_is_tokens_over_their_seconds():
 def test_the_mix_in_words():
     assert mix_words({}) == mix_words({"prompts": 1.0}) == EQUAL
     assert mix_words({"chat": 0.3, "code": 0.7}) == "in the shares of your prompts: 70 % code, 30 % chat"
+    assert mix_prefix({"prompts": 1.0}) == "all workloads in equal shares: "
+    assert mix_prefix({"a": 0.5, "b": 0.5}) == "all workloads in the shares of your prompts: 50 % a, 50 % b; "
     assert mix_words({"a": 0.999, "b": 0.001}).endswith("100 % a, below 1 % b")
 
 

@@ -35,9 +35,9 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, format, *args):
         pass
 
-    def answer(self, document):
+    def answer(self, document, status=200):
         body = json.dumps(document).encode()
-        self.send_response(200)
+        self.send_response(status)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -51,11 +51,21 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path == "/tokenize":
             return self.answer({"tokens": [ord(c) % 97 + 100 for c in body["content"]]})
+        if self.path == "/apply-template":
+            return self.template(body["messages"])
         Handler.completions += 1
         if Handler.completions == int(os.environ.get("STAND_IN_ABORT_AFTER", "-1")):
             print("GGML_ASSERT(n_tokens > 0) failed: stand-in ran out of luck", file=sys.stderr, flush=True)
             os.abort()
         self.complete(body)
+
+    def template(self, messages):
+        """Turns in brackets; builds before templates (STAND_IN_TEMPLATE=none) have no such path."""
+        if os.environ.get("STAND_IN_TEMPLATE") == "none":
+            return self.answer({"error": {"code": 404, "message": "File Not Found"}}, 404)
+        if messages[0]["role"] == "tool":
+            return self.answer({"error": {"code": 500, "message": "a conversation begins with a user"}}, 500)
+        self.answer({"prompt": "".join(f"[{turn['role']}]{turn['content']}" for turn in messages)})
 
     def complete(self, body):
         prompt, count = len(body["prompt"]), body["n_predict"]

@@ -17,6 +17,7 @@ from specgauge.profiler.prompts import file as prompt_file
 from specgauge.profiler.prompts.file import read_prompts
 from specgauge.profiler.prompts.lengths import check_lengths
 from specgauge.profiler.prompts.line import DEFAULT_NEW_TOKENS
+from specgauge.profiler.prompts.of_job import check_stays_here
 from specgauge.profiler.prompts.sample import LEAST_OF_A_CLASS, allotted, own_prompts
 from specgauge.profiler.records import Message
 from specgauge.profiler.workloads import text_sha256
@@ -266,8 +267,20 @@ def test_options_of_own_prompts_need_their_file(tmp_path: Path):
 
 def test_flags_that_log_prompts_are_refused(tmp_path: Path):
     asked = Options(flags=("-ngl", "9", "--verbose"), own=OwnChoice(mixed_file(tmp_path)))
-    with pytest.raises(InputError, match="--verbose writes prompts"):
+    with pytest.raises(InputError, match="--verbose has llama-server write prompts"):
         prepare(asked, STAMP, tmp_path, lambda text: None)
+
+
+@pytest.mark.parametrize("url", ["http://gpu7.example:8080", "https://10.0.0.7", "http://[2001:db8::1]:80"])
+def test_own_prompts_are_sent_to_no_other_machine(tmp_path: Path, url: str):
+    asked = Options(targets=(tmp_path / "m.gguf",), server_url=url, own=OwnChoice(mixed_file(tmp_path)))
+    with pytest.raises(InputError, match="another machine"):
+        prepare(asked, STAMP, tmp_path, lambda text: None)
+
+
+@pytest.mark.parametrize("url", ["http://localhost:8080", "http://127.0.0.1:8080", "http://[::1]:8080", None])
+def test_a_server_on_this_machine_is_asked(url: str | None):
+    check_stays_here(url)
 
 
 # --- lengths
