@@ -1,8 +1,8 @@
 """Seeds: what is drawn for a quantity depends on the place of its models and workload in the profile, not on their names."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping
-from typing import Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
 
 import msgspec
 
@@ -40,9 +40,10 @@ class Seed(int):
             yield str(owner)
 
 
-def _fields(owner: object) -> Iterator[str]:
+def _fields(owner: Any) -> Iterator[str]:
     """Its fields but for quantizations, which the models have."""
-    names = (
-        owner.__struct_fields__ if isinstance(owner, msgspec.Struct) else (f.name for f in dataclasses.fields(owner))
-    )  # type: ignore[arg-type]
+    if isinstance(owner, msgspec.Struct):
+        names: Iterable[str] = owner.__struct_fields__
+    else:
+        names = owner.__dataclass_fields__
     return (name for name in names if not name.endswith("_quant"))

@@ -71,6 +71,4 @@ def test_shares_have_to_be_those_of_the_prompts():
     name = profile.prompts[0].workload
     for shares in ({name: 1.0}, {**{p.workload: 0.4 for p in profile.prompts}}, {"other": 1.0}):
         with pytest.raises(ValueError, match="workload_shares"):
-            Profile(
-                **{field: getattr(profile, field) for field in profile.__struct_fields__} | {"workload_shares": shares}
-            )
+            replace(profile, workload_shares=shares)

@@ -53,8 +53,10 @@ def numbers(value: Any, place: str = "") -> list[tuple[str, float]]:
         return []
     if isinstance(value, int | float):
         return [(place, value)]
-    named = isinstance(value, dict) and not place.endswith("workload_shares")
-    parts = value.items() if named else (("", one) for one in (value.values() if isinstance(value, dict) else value))
+    if isinstance(value, dict):
+        parts = [("" if place.endswith("workload_shares") else key, one) for key, one in value.items()]
+    else:
+        parts = [("", one) for one in value]
     return [found for key, one in parts for found in numbers(one, f"{place}.{key}")]
 
 
