@@ -35,6 +35,8 @@ SECTIONS = (
     "spread-of-replies",
     "what-if",
 )
+PAPER_PIXELS = 688
+"""Width of an A4 sheet within margins of 14 mm, at 96 pixels an inch."""
 pytestmark = pytest.mark.browser
 
 
@@ -168,11 +170,27 @@ def test_fingers_find_what_can_be_pressed(browser, reports: dict[str, Path]):
     context.close()
 
 
-def test_printing_opens_what_is_folded(browser, reports: dict[str, Path]):
-    page = _open(browser, reports["demo"], 1280, "light").page
-    assert page.locator("details:not([open])").count() > 0
+def test_paper_has_all_of_it(browser, reports: dict[str, Path]):
+    """Folded parts open, figures fit a sheet and are dark on white, tables are not cut; the screen comes back after it."""
+    page = _open(browser, reports["demo"], 1280, "dark").page
+    folded = page.locator("details:not([open])").count()
+    assert folded > 0
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    page.set_viewport_size({"width": PAPER_PIXELS, "height": 1000})
     assert page.locator("details:not([open])").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") <= PAPER_PIXELS
+    for plot in page.locator(".plot").all():
+        drawn, around = plot.locator(".main-svg").first.bounding_box(), plot.bounding_box()
+        assert drawn is not None and around is not None
+        assert 100 < drawn["width"] <= around["width"] + 1 and drawn["height"] <= around["height"] + 1
+    sync_api.expect(page.locator(".plot .xtick text").first).to_have_css("fill", "rgb(27, 30, 35)")
+    for scrolled in ("pre", ".scroll"):
+        cut = f"Array.from(document.querySelectorAll('{scrolled}'), (e) => e.getBoundingClientRect().right - {PAPER_PIXELS})"
+        assert max(page.evaluate(cut)) <= 0
+    page.emulate_media(media="screen")
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details:not([open])").count() == folded
     page.context.close()
 
 
