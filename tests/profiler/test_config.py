@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from specgauge.model.shape import LatentAttention, SoftmaxAttention
@@ -236,6 +236,7 @@ KEYS = sorted(
 )
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(FAMILIES)), st.dictionaries(st.sampled_from(KEYS), SOMETHING, max_size=4))
 def test_whatever_a_config_says_ends_in_a_shape_or_one_line(model_type, changes):
     values = LLAMA | HYBRID | MOE | {"model_type": model_type} | changes
