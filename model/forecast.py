@@ -11,7 +11,8 @@ from .acceptance import RoundLaw
 from .cost import RoundCost, Rounds
 
 DOUBTFUL_SHARE = 0.1
-"""A forecast is doubtful where more than this share of its seconds is an extrapolation not to be trusted."""
+"""A forecast is doubtful where more than this share of its seconds, or of its rounds, is an extrapolation not to be trusted:
+seconds alone would hide a round whose extrapolated time is far too short."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def forecast_workload(
         round_seconds=float(seconds[0] / rounds),
         mean_context=float(count @ context) / rounds,
         rounds=rounds,
-        doubtful_share=float(point[found.doubtful].sum() / point.sum()),
+        doubtful_share=float(max(of[found.doubtful].sum() / of.sum() for of in (point, count))),
         remedy=found.remedy,
         streams=streams,
     )

@@ -85,7 +85,7 @@ class Ranking:
 
     @property
     def doubtful(self) -> np.ndarray:
-        """Whether (N, C, B) more than DOUBTFUL_SHARE of the seconds is extrapolated."""
+        """Whether (N, C, B) more than DOUBTFUL_SHARE of the seconds or rounds is extrapolated."""
         return self.doubtful_share > DOUBTFUL_SHARE
 
     @property

@@ -96,15 +96,15 @@ def _averaged(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Seconds (S, C, B) of one option and their extrapolated share; `place` (K,): where its kinds are in `rounds`.
 
-    An extrapolation can end below 0 seconds: shares are of absolute ones, so that it cannot hide.
+    The share is that of the seconds or, where it is larger, of the rounds: an extrapolation far too low cannot hide.
     """
     found = [cost.lookup(replace(rounds, streams=int(streams))) for streams in grid.streams]
     point = [one.seconds.reshape(-1, rounds.drafted.size)[0] for one in found]
     cells = (-1, grid.contexts.size, grid.streams.size)
     seconds = np.stack(point, axis=-1).reshape(cells)[place]
     doubtful = np.stack([one.doubtful for one in found], axis=-1).reshape(cells)[place]
-    spent, extrapolated = (np.tensordot(laws.share, np.abs(seconds) * of, axes=1) for of in (1.0, doubtful))
-    return np.tensordot(laws.share, seconds, axes=1), extrapolated / spent
+    spent, extrapolated = (np.tensordot(laws.share, seconds * of, axes=1) for of in (1.0, doubtful))
+    return spent, np.maximum(extrapolated / spent, np.tensordot(laws.share, doubtful, axes=1))
 
 
 def _needed(option: Option, grid: Grid) -> tuple[np.ndarray, np.ndarray]:

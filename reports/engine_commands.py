@@ -46,8 +46,9 @@ def _flags_alone(profile: Profile, setting: Setting) -> tuple[EngineCommand, ...
         found.append(EngineCommand("llama.cpp", shell(drafting_flags(setting, profile.models)), False, (ADDED_NOTE,)))
     except InputError:
         pass
-    if text := vllm_drafting(setting, profile.models):
-        found.append(EngineCommand("vLLM", text, False, (ADDED_NOTE, *vllm_lacks(setting, profile.models, ()))))
+    if text := vllm_drafting(setting, profile.models, profile.sampling):
+        lacks = vllm_lacks(setting, profile.models, (), profile.sampling)
+        found.append(EngineCommand("vLLM", text, False, (ADDED_NOTE, *lacks)))
     return tuple(sorted(found, key=lambda command: command.engine != _shown(profile.engine.name)))
 
 
@@ -78,7 +79,7 @@ def _llama(profile: Profile, chosen: Chosen, setting: Setting) -> EngineCommand 
 
 def _vllm(profile: Profile, setting: Setting) -> EngineCommand:
     flags = () if _shown(profile.engine.name) == "vLLM" else profile.key.flags
-    notes = vllm_lacks(setting, profile.models, flags)
+    notes = vllm_lacks(setting, profile.models, flags, profile.sampling)
     return _command(profile, "vLLM", vllm_serve(setting, profile.models, profile.sampling), notes)
 
 

@@ -8,30 +8,31 @@ from ..profiler.records import ModelFile, Sampling, Setting
 def generate_call(setting: Setting, models: Sequence[ModelFile], sampling: Sampling) -> str:
     """One line of Python for loaded `target` and `draft` models, with every value that the forecast assumed.
 
-    transformers' names: num_assistant_tokens is the draft length, kept as it is by the schedule "constant" and not cut
-    short by a confidence threshold of 0; prompt_lookup_num_tokens and max_matching_ngram_size are an n-gram drafter's.
+    transformers reads how long a draft is, whether that length adapts and below which confidence it ends from the draft's
+    own generation config alone (AssistedCandidateGenerator); the same words given to `generate` are silently of no effect.
+    prompt_lookup_num_tokens and max_matching_ngram_size are an n-gram drafter's, and `generate`'s.
     """
-    words = [*_drafter(setting), *_sampling(sampling)]
+    drafts = setting.drafter == "model" and setting.draft_tokens > 0
+    given = ["**inputs", *(["assistant_model=draft"] if drafts else _ngram(setting)), *_sampling(sampling)]
     loaded = [f"target: {_loaded(models, setting.target)}"]
-    if setting.drafter == "model":
+    if drafts:
         loaded.append(f"draft: {_loaded(models, setting.draft)}")
-    return f"target.generate(**inputs, {', '.join(words)})  # {'; '.join(loaded)}"
+    call = f"target.generate({', '.join(given)})"
+    return f"{_draft_config(setting) + '; ' if drafts else ''}{call}  # {'; '.join(loaded)}"
 
 
-def _drafter(setting: Setting) -> list[str]:
-    if setting.draft_tokens == 0 or setting.drafter == "none":
+def _draft_config(setting: Setting) -> str:
+    """transformers' defaults are 20 tokens and a threshold of 0.4."""
+    return (
+        f"draft.generation_config.update(num_assistant_tokens={setting.draft_tokens}, "
+        f"num_assistant_tokens_schedule='constant', assistant_confidence_threshold={setting.p_min:g})"
+    )
+
+
+def _ngram(setting: Setting) -> list[str]:
+    if setting.drafter != "ngram" or setting.draft_tokens == 0:
         return []
-    if setting.drafter == "ngram":
-        return [
-            f"prompt_lookup_num_tokens={setting.draft_tokens}",
-            f"max_matching_ngram_size={setting.ngram_size}",
-        ]
-    return [
-        "assistant_model=draft",
-        f"num_assistant_tokens={setting.draft_tokens}",
-        "num_assistant_tokens_schedule='constant'",
-        "assistant_confidence_threshold=0",
-    ]
+    return [f"prompt_lookup_num_tokens={setting.draft_tokens}", f"max_matching_ngram_size={setting.ngram_size}"]
 
 
 def _sampling(sampling: Sampling) -> list[str]:

@@ -187,12 +187,16 @@ def test_where_nothing_is_trusted_the_fastest_is_named_with_what_to_measure():
 
 
 def test_an_extrapolation_below_no_time_at_all_is_neither_chosen_nor_hidden():
-    """Measured passes happen to fall with width; the line through them is below 0 at 9 and 12 tokens."""
+    """Measured passes happen to fall with width; the line through them is below 0 at 9 and 12 tokens, where a quarter of
+    the nearest measured pass stands for it."""
     falling = StepTable(np.array([1, 2, 4]), CONTEXTS, np.tile([10e-3, 9e-3, 5e-3], (2, 1)))
     ngram = RoundOfParts(RECIPES["ngram"], falling)
-    assert ngram.lookup(Rounds.of(8, 100.0)).seconds[0] < 0
+    beyond = ngram.lookup(Rounds.of(8, 100.0))
+    assert beyond.seconds[0] == pytest.approx(5e-3 / 4) and beyond.doubtful[0]
     found = rank(grid_of(option(ngram, LawTable.of_survival(np.full(11, 0.1), [3, 8, 11]))))
-    assert [one.draft_tokens for one in found.best(2)] == [3, 0] and found.worth_measuring() == ()
+    assert [one.draft_tokens for one in found.best(2)] == [3, 0]
+    assert {one.draft_tokens for one in found.worth_measuring()} <= {8, 11}
+    assert all(one.doubtful_share == 1 and "measure a pass over" in one.remedy for one in found.worth_measuring())
     mixed = RoundLaw(np.array([3, 8]), np.array([3, 3]), np.array([0.7, 0.3]), np.ones(2), np.array([3.0, 8.0]))
     found = rank(grid_of(option(ngram, LawTable.of([8], [0.0], [mixed]))))
     assert found.doubtful[1, 0, 0] and found.winner(100.0, 1).draft_tokens == 0

@@ -76,11 +76,30 @@ def test_a_hostile_path_stays_one_word(folder: str):
 
 def test_what_vllm_has_not_got_is_said():
     setting = msgspec.structs.replace(MODEL, kv_type_k="q8_0", kv_type_v="q8_0", p_min=0.4)
-    notes = " ".join(vllm_lacks(setting, sample().profile.models, ("-ngl", "99")))
+    notes = " ".join(vllm_lacks(setting, sample().profile.models, ("-ngl", "99"), GREEDY))
     for word in ("GGUF", "q8_0", "0.4", "own flags"):
         assert word in notes
     other = msgspec.structs.replace(NGRAM, draft="ngram-mod")
-    assert any("ngram-mod" in note for note in vllm_lacks(other, (), ()))
+    assert any("ngram-mod" in note for note in vllm_lacks(other, (), (), GREEDY))
+
+
+def test_vllm_gets_no_min_p_while_it_speculates_and_that_is_said():
+    """It answers such requests with status 400."""
+    warm = Sampling(temperature=0.7, min_p=0.05)
+    for setting in (MODEL, NGRAM):
+        assert json.loads(option(of(setting, warm), "--override-generation-config"))["min_p"] == 0
+        assert any("min_p" in note and "0.05" in note for note in vllm_lacks(setting, (), (), warm))
+        assert not any("min_p" in note for note in vllm_lacks(setting, (), (), GREEDY))
+    assert json.loads(option(of(PLAIN, warm), "--override-generation-config"))["min_p"] == 0.05
+    assert not any("min_p" in note for note in vllm_lacks(PLAIN, (), (), warm))
+
+
+def test_a_draft_that_was_sampled_is_sampled_in_vllm_too():
+    warm = Sampling(temperature=0.7, draft_sampling="probabilistic")
+    config = json.loads(option(of(MODEL, warm), "--speculative-config"))
+    assert config["draft_sample_method"] == "probabilistic" and set(config) <= set(SPECULATIVE_KEYS)
+    for setting, sampling in ((NGRAM, warm), (MODEL, Sampling(draft_sampling="probabilistic")), (MODEL, GREEDY)):
+        assert "draft_sample_method" not in json.loads(option(of(setting, sampling), "--speculative-config"))
 
 
 def told(profile, chosen: Chosen) -> dict[str, EngineCommand]:
@@ -102,9 +121,10 @@ def test_the_measured_engine_comes_first_and_the_others_have_the_same_setting(de
 
 
 def call(text: str) -> ast.Call:
-    expression = ast.parse(text, mode="eval").body
-    assert isinstance(expression, ast.Call)
-    return expression
+    """The call of generate, the last statement of the line."""
+    statement = ast.parse(text).body[-1]
+    assert isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call)
+    return statement.value
 
 
 def test_of_a_transformers_profile_its_own_call_comes_first(demo: Sample):
