@@ -155,6 +155,7 @@ def recommended_to(
     from .calibrate.reported import speaks_of
     from .profiler.files import record_digest, write_record
     from .reports.commands import command_for
+    from .reports.engine_commands import every_command
 
     stamp = stamped()
     try:
@@ -171,7 +172,9 @@ def recommended_to(
         raise InputError(f"{common.path(PROFILE)}: {error}") from None
     # The files and flags behind imported and shared evidence are not known: no command could be vouched for.
     command = "" if speaks_of(profile) or profile.redacted else command_for(profile, found.chosen)
-    recommendation = replace(found, command=command, memory_maps=memory_maps(profile))
+    recommendation = replace(
+        found, command=command, commands=every_command(profile, found), memory_maps=memory_maps(profile)
+    )
     write_record(common.path(RECOMMENDATION), recommendation)
     return recommendation
 

@@ -195,6 +195,17 @@ class WorkloadAdvice(Record, kw_only=True):
     reasons: tuple[str, ...]
 
 
+class EngineCommand(Record, kw_only=True):
+    """What starts one engine with the setting recommended for a workload, or for the mix (an empty name). Notes are sentences."""
+
+    workload: str = ""
+    engine: str
+    text: str
+    measured: bool
+    """Whether the forecast was made for this engine."""
+    notes: tuple[str, ...] = ()
+
+
 class Recommendation(Record, kw_only=True):
     """What to set, for each workload and for their mix (the fields at the top)."""
 
@@ -219,6 +230,8 @@ class Recommendation(Record, kw_only=True):
     dropped: dict[str, str] = {}
     unsettled: tuple[str, ...] = ()
     command: str
+    commands: tuple[EngineCommand, ...] = ()
+    """For every engine that can be told: of the mix, then of each workload whose choice is another."""
     what_if: tuple[WhatIfRecord, ...] = ()
     """What a page needs to recompute speeds at another acceptance, draft length or context."""
     speed_maps: tuple[SpeedMap, ...] = ()

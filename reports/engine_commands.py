@@ -1,8 +1,8 @@
 """Commands to copy for each engine: the one that was measured first, then the same setting in the words of the others."""
 
-from dataclasses import dataclass
+from msgspec.structs import replace
 
-from ..calibrate.records import Chosen
+from ..calibrate.records import Chosen, EngineCommand, Recommendation
 from ..calibrate.reported import speaks_of
 from ..profiler.errors import InputError
 from ..profiler.records import Profile, Setting
@@ -13,16 +13,6 @@ from .vllm_command import vllm_drafting, vllm_lacks, vllm_serve
 MEASURED_NOTE = "The forecast is for this engine."
 OTHER_NOTE = "The same setting; its speed on this engine was not measured."
 ADDED_NOTE = "Add this to your own command: files and flags behind imported measurements are not known."
-
-
-@dataclass(frozen=True)
-class EngineCommand:
-    """What starts one engine with a setting. `measured`: the forecast was made for this engine. Notes are sentences."""
-
-    engine: str
-    text: str
-    measured: bool
-    notes: tuple[str, ...]
 
 
 def engine_commands(profile: Profile, chosen: Chosen) -> tuple[EngineCommand, ...]:
@@ -39,17 +29,34 @@ def engine_commands(profile: Profile, chosen: Chosen) -> tuple[EngineCommand, ..
     return tuple(sorted(found, key=lambda command: command.engine != _shown(own)))
 
 
+def every_command(profile: Profile, recommendation: Recommendation) -> tuple[EngineCommand, ...]:
+    """Those of the mix, then of each workload whose choice is another, with its name."""
+    own = [advice for advice in recommendation.workloads if advice.chosen != recommendation.chosen]
+    return (
+        *engine_commands(profile, recommendation.chosen),
+        *(
+            replace(command, workload=advice.workload)
+            for advice in own
+            for command in engine_commands(profile, advice.chosen)
+        ),
+    )
+
+
 def _flags_alone(profile: Profile, setting: Setting) -> tuple[EngineCommand, ...]:
     """Of imported evidence: what to add to one's own command; files and other flags behind it are not known."""
     found = []
     try:
-        found.append(EngineCommand("llama.cpp", shell(drafting_flags(setting, profile.models)), False, (ADDED_NOTE,)))
+        found.append(_added("llama.cpp", shell(drafting_flags(setting, profile.models))))
     except InputError:
         pass
     if text := vllm_drafting(setting, profile.models, profile.sampling):
         lacks = vllm_lacks(setting, profile.models, (), profile.sampling)
-        found.append(EngineCommand("vLLM", text, False, (ADDED_NOTE, *lacks)))
+        found.append(_added("vLLM", text, lacks))
     return tuple(sorted(found, key=lambda command: command.engine != _shown(profile.engine.name)))
+
+
+def _added(engine: str, text: str, notes: tuple[str, ...] = ()) -> EngineCommand:
+    return EngineCommand(engine=engine, text=text, measured=False, notes=(ADDED_NOTE, *notes))
 
 
 def _shown(name: str) -> str:
@@ -59,7 +66,8 @@ def _shown(name: str) -> str:
 
 def _command(profile: Profile, engine: str, text: str, notes: tuple[str, ...] = ()) -> EngineCommand:
     measured = _shown(profile.engine.name) == engine
-    return EngineCommand(engine, text, measured, (MEASURED_NOTE if measured else OTHER_NOTE, *notes))
+    first = MEASURED_NOTE if measured else OTHER_NOTE
+    return EngineCommand(engine=engine, text=text, measured=measured, notes=(first, *notes))
 
 
 def _llama(profile: Profile, chosen: Chosen, setting: Setting) -> EngineCommand | None:

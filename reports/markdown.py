@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from .engine_commands import EngineCommand
+from ..calibrate.records import EngineCommand
 from .numbers import plain
 from .page import Card, Page
 from .panels import Section, Table

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..calibrate.checks.records import ChecklistItem
-from ..calibrate.records import Calibration, Diagnosis, Recommendation, Validation
+from ..calibrate.records import Calibration, Diagnosis, EngineCommand, Recommendation, Validation
 from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile
 from .bounds import plain_ceilings
-from .engine_commands import EngineCommand, engine_commands
+from .engine_commands import engine_commands
 from .facts import Fact, causes_table, checklist_table, facts, models_table, named, rejected
 from .figures.every import all_sections
 from .figures.speeds import discussed, speeds_of

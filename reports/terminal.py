@@ -54,10 +54,18 @@ def print_verdict(
         print_line(console, "Not settled:", style="bold")
         for text in recommendation.unsettled:
             print_bullet(console, text)
+    for command in recommendation.commands:
+        if command.workload and command.measured:
+            _print_command(console, f" for {command.workload} alone", command.text)
     scope = f", for all workloads {shared_text(recommendation)}" if len(verdicts) > 1 else ""
     if recommendation.command:
-        print_line(console, f"Command{scope}:", style="bold")
-        console.print(recommendation.command, markup=False, highlight=False, soft_wrap=True)
+        _print_command(console, scope, recommendation.command)
+
+
+def _print_command(console: "Console", scope: str, command: str) -> None:
+    """Whole, on a line of its own, to copy."""
+    print_line(console, f"Command{scope}:", style="bold")
+    console.print(command, markup=False, highlight=False, soft_wrap=True)
 
 
 class Progress:

@@ -7,10 +7,10 @@ import shlex
 import msgspec
 import pytest
 
-from specgauge.calibrate.records import Chosen
+from specgauge.calibrate.records import Chosen, EngineCommand
 from specgauge.profiler.records import Measurement, ReportedRow, Request, Sampling, Setting
 from specgauge.reports.commands import chosen_setting
-from specgauge.reports.engine_commands import ADDED_NOTE, MEASURED_NOTE, OTHER_NOTE, EngineCommand, engine_commands
+from specgauge.reports.engine_commands import ADDED_NOTE, MEASURED_NOTE, OTHER_NOTE, engine_commands, every_command
 from specgauge.reports.vllm_command import SPECULATIVE_KEYS, vllm_lacks, vllm_serve
 
 from .samples import Sample, sample
@@ -161,3 +161,12 @@ def test_of_imported_rows_only_the_drafters_options_are_told(demo: Sample):
 def test_a_drafter_that_an_engine_has_not_got_is_left_out(demo: Sample):
     chosen = msgspec.structs.replace(demo.recommendation.chosen, drafter="mtp", draft="", draft_tokens=3)
     assert "transformers" not in told(demo.profile, chosen)
+
+
+def test_every_command_is_of_the_mix_first_and_of_each_workload_that_differs(demo: Sample):
+    found = every_command(demo.profile, demo.recommendation)
+    own = {one.workload for one in demo.recommendation.workloads if one.chosen != demo.recommendation.chosen}
+    assert own and {command.workload for command in found} == {"", *own}
+    assert [command.workload for command in found] == sorted((c.workload for c in found), key=lambda name: name != "")
+    assert found[0].text == engine_commands(demo.profile, demo.recommendation.chosen)[0].text and found[0].measured
+    assert sum(command.measured for command in found) == 1 + len(own)

@@ -2,10 +2,13 @@
 
 import io
 import re
+from dataclasses import replace
 
+import msgspec
 import pytest
 from rich.console import Console
 
+from specgauge.reports.engine_commands import every_command
 from specgauge.reports.terminal import Progress, print_verdict
 
 from .samples import Sample, sample
@@ -29,6 +32,14 @@ def test_verdict_comes_first_and_fits_80_columns(demo: Sample):
     text = printed(demo)
     assert text.startswith("Ordinary: do not speculate, run plain smol-Q4_0; copying: speculate with")
     assert max(len(line) for line in without_command(text).splitlines()) <= 80
+    assert text.rstrip().endswith(demo.recommendation.command)
+
+
+def test_each_workload_with_a_choice_of_its_own_has_its_command(demo: Sample):
+    commands = every_command(demo.profile, demo.recommendation)
+    text = printed(replace(demo, recommendation=msgspec.structs.replace(demo.recommendation, commands=commands)))
+    own = [command for command in commands if command.workload and command.measured]
+    assert own and all(f"Command for {one.workload} alone:\n{one.text}\n" in text for one in own)
     assert text.rstrip().endswith(demo.recommendation.command)
 
 
