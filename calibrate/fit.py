@@ -128,7 +128,7 @@ class Calibrated:
 
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         """Speed, its interval and what it is made of. Raises NotCalibrated where the evidence does not allow one."""
-        found, plain = self._forecast(setting, workload), self._forecast(_plain_of(setting), workload)
+        found, plain = self._forecast(setting, workload), self._forecast(setting.plain, workload)
         context = plain.mean_context
         factor = self._round_factor(setting, workload, self._replies(setting, workload))[0]
         sd = self.session_noise(setting)
@@ -561,17 +561,6 @@ def plain_step_speed(profile: Profile, target: str) -> float:
 
 def _listed(lengths: tuple[int, ...]) -> str:
     return ", ".join(map(str, lengths))
-
-
-def _plain_of(setting: Setting) -> Setting:
-    return Setting(
-        target=setting.target,
-        target_quant=setting.target_quant,
-        kv_type_k=setting.kv_type_k,
-        kv_type_v=setting.kv_type_v,
-        context=setting.context,
-        streams=setting.streams,
-    )
 
 
 def _reported_table(target: str, told: dict[int, np.ndarray], seed: int, replicates: int) -> StepTable:
