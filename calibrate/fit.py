@@ -461,6 +461,8 @@ class Calibrated:
             elif not pair.observations:
                 lender = f"of {pair.borrowed_from.target}" if pair.borrowed_from else "taken as 0"
                 yield f"{name}: no rounds measured; overhead {lender} (prior)"
+            elif pair.in_situ[0] < 1:
+                yield f"{name}: rounds take {pair.in_situ[0]:.2f} x their passes timed apart, so that no overhead can be told"
             elif more := rounds.lengths_to_identify(pair):
                 yield (
                     f"{name}: overhead per drafted token cannot be told from rounds at {_listed(pair.fitted_lengths)} draft "
