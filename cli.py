@@ -417,13 +417,13 @@ def report(
         Write the same as markdown to this file too; - is stdout.
     """
     check_out(common.out)
+    if common.json and markdown == Path("-"):
+        raise InputError("--markdown - and --json both want stdout: give --markdown a file")
     profile = stored_profile(common.path(PROFILE))
     calibrated, calibration = stored_calibration(profile, common)
     recommendation = stored_recommendation(profile, calibrated, calibration, common)
     validation = stored_validation(recommendation, common)
     seen = examined(profile, calibrated, calibration, recommendation, validation)
-    if common.json and markdown == Path("-"):
-        raise InputError("--markdown - and --json both want stdout: give --markdown a file")
     files = reported_to(profile, calibration, recommendation, validation, common, seen, markdown)
     if common.json:
         print_json({"files": files})

@@ -244,7 +244,7 @@ def _write_markdown(path: Path, page: "Page") -> None:
     if path == Path("-"):
         print(markdown(page), end="")
     else:
-        write_whole(path, markdown(page))
+        write_whole(path, markdown(page), "give --markdown another file")
 
 
 class Examined(NamedTuple):

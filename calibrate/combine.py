@@ -265,7 +265,7 @@ def _nameless(label: str, quant: str) -> ModelFile:
 def _candidates(parts: Sequence[_Part]) -> tuple[Candidate, ...]:
     """What this machine ran; with drafters whose acceptance comes from elsewhere; plain targets last."""
     here = [claim.setting for part in parts if not part.elsewhere for claim in part.claims]
-    plain = dict.fromkeys([_plain(setting) for setting in here] + _timed_targets(parts, here))
+    plain = dict.fromkeys([setting.plain for setting in here] + _timed_targets(parts, here))
     lengths: dict[Candidate, set[int]] = defaultdict(set)
     for setting in here:
         if setting.draft_tokens:
@@ -326,10 +326,6 @@ def _timed_targets(parts: Sequence[_Part], settings: Sequence[Setting]) -> list[
         for imported, step in steps
         if step.width > 1 or step.model not in wide
     ]
-
-
-def _plain(setting: Setting) -> Setting:
-    return _family(setting).setting(0)
 
 
 def _family(setting: Setting) -> Candidate:

@@ -80,7 +80,7 @@ def symptoms_of(
     forecast = calibrated.forecast(setting, workload)
     row = _row(validation, setting, workload)
     effective = row.effective if row else {}
-    plain = _row(validation, replace_drafting(setting), workload)
+    plain = _row(validation, setting.plain, workload)
     speed = forecast.tokens_per_second.value if row is None else row.measured
     baseline = forecast.baseline_tokens_per_second if plain is None else plain.measured / _drift(validation, workload)
     tokens = forecast.tokens_per_round if row is None else row.tokens_per_round_measured or forecast.tokens_per_round
@@ -116,18 +116,6 @@ def symptoms_of_rows(profile: Profile) -> tuple[Symptoms, ...]:
     """Of every imported row that drafts, its neighbours in draft length and context with it."""
     rows = [row for row in reported.rows_of(profile) if row.setting.draft_tokens and row.tokens_per_second]
     return tuple(_of_row(profile, row, rows) for row in rows)
-
-
-def replace_drafting(setting: Setting) -> Setting:
-    """Plain decoding of the setting's target."""
-    return Setting(
-        target=setting.target,
-        target_quant=setting.target_quant,
-        kv_type_k=setting.kv_type_k,
-        kv_type_v=setting.kv_type_v,
-        context=setting.context,
-        streams=setting.streams,
-    )
 
 
 def experts_of(shape: Shape | None) -> Experts | None:

@@ -128,7 +128,7 @@ class Calibrated:
 
     def forecast(self, setting: Setting, workload: str) -> SettingForecast:
         """Speed, its interval and what it is made of. Raises NotCalibrated where the evidence does not allow one."""
-        found, plain = self._forecast(setting, workload), self._forecast(_plain_of(setting), workload)
+        found, plain = self._forecast(setting, workload), self._forecast(setting.plain, workload)
         context = plain.mean_context
         factor = self._round_factor(setting, workload, self._replies(setting, workload))[0]
         sd = self.session_noise(setting)
@@ -461,6 +461,8 @@ class Calibrated:
             elif not pair.observations:
                 lender = f"of {pair.borrowed_from.target}" if pair.borrowed_from else "taken as 0"
                 yield f"{name}: no rounds measured; overhead {lender} (prior)"
+            elif pair.in_situ[0] < 1:
+                yield f"{name}: rounds take {pair.in_situ[0]:.2f} x their passes timed apart, so that no overhead can be told"
             elif more := rounds.lengths_to_identify(pair):
                 yield (
                     f"{name}: overhead per drafted token cannot be told from rounds at {_listed(pair.fitted_lengths)} draft "
@@ -561,17 +563,6 @@ def plain_step_speed(profile: Profile, target: str) -> float:
 
 def _listed(lengths: tuple[int, ...]) -> str:
     return ", ".join(map(str, lengths))
-
-
-def _plain_of(setting: Setting) -> Setting:
-    return Setting(
-        target=setting.target,
-        target_quant=setting.target_quant,
-        kv_type_k=setting.kv_type_k,
-        kv_type_v=setting.kv_type_v,
-        context=setting.context,
-        streams=setting.streams,
-    )
 
 
 def _reported_table(target: str, told: dict[int, np.ndarray], seed: int, replicates: int) -> StepTable:

@@ -40,6 +40,8 @@ class PairRounds:
     overhead: Overhead
     fitted_lengths: tuple[int, ...]
     borrowed_from: Pair | None = None
+    in_situ: np.ndarray = field(default_factory=lambda: np.ones(1))
+    """(R,) Seconds of a round's passes in the round over those timed apart, where no overhead can be told from them."""
 
     @property
     def composite(self) -> bool:
@@ -287,18 +289,26 @@ def _of_parts(
     seed: int,
     priors: Priors,
 ) -> PairRounds:
-    """Recipe + overhead fitted at three lengths at most + the rest at measured lengths, interpolated in a segment."""
+    """Recipe + overhead fitted at three lengths at most + the rest at measured lengths, interpolated in a segment.
+
+    Rounds that take less than their passes timed apart have no overhead to tell: passes in a round are then cheaper by one
+    share (caches that are warm, work that overlaps), which holds at every context where an overhead below zero does not.
+    """
     bare = RoundOfParts(recipe, target, draft)
     passes = bare.terms(Rounds.of(measured.lengths, measured.contexts)).total()
     fitted = _fitted_lengths(measured.lengths)
     doubt = np.maximum(((measured.seconds - passes) / measured.seconds[0]).std(axis=0), measured.log_sd)
-    overhead = _fit_overhead(measured, passes, doubt, np.isin(measured.lengths, fitted))
+    used = np.isin(measured.lengths, fitted)
+    overhead, in_situ = _fit_overhead(measured, passes, doubt, used), np.zeros(len(measured.seconds))
+    if overhead.at(measured.lengths[used])[0].mean() < 0:
+        overhead, in_situ = Overhead(0 * in_situ, 0 * in_situ), _fit_in_situ(measured, passes, doubt, used)
     rest = np.log(measured.seconds / np.maximum(passes + overhead.at(measured.lengths), 0.1 * measured.seconds))
+    rest = rest - in_situ[:, None]
     unexplained = max(float(np.sqrt(np.mean(rest[0] ** 2))), priors.model_log_sd)
     rest = rest * (1 - measured.log_sd**2 / (unexplained**2 + doubt**2))
     correction = _correction(pair, target, measured.lengths, rest, unexplained, longest, seed, priors)
-    round_cost = RoundOfParts(recipe, target, draft, overhead, correction)
-    return PairRounds(pair, round_cost, observations, measured.seconds, overhead, fitted)
+    round_cost = RoundOfParts(recipe, target, draft, overhead, correction * np.exp(in_situ)[:, None])
+    return PairRounds(pair, round_cost, observations, measured.seconds, overhead, fitted, in_situ=np.exp(in_situ))
 
 
 def _fitted_lengths(lengths: np.ndarray) -> tuple[int, ...]:
@@ -325,6 +335,12 @@ def _fit_overhead(measured: _Measured, passes: np.ndarray, doubt: np.ndarray, us
     weight = 1 / (measured.seconds[0, used] * doubt[used])
     solved = ((measured.seconds - passes)[:, used] * weight) @ np.linalg.pinv(design * weight[:, None]).T
     return Overhead(solved[:, 0], solved[:, 1] if solved.shape[1] > 1 else np.zeros(solved.shape[0]))
+
+
+def _fit_in_situ(measured: _Measured, passes: np.ndarray, doubt: np.ndarray, used: np.ndarray) -> np.ndarray:
+    """Log (R,) of what a round's passes take in a round over what they take apart: the weighted mean of the lengths."""
+    logs = np.log(measured.seconds[:, used] / passes[:, used])
+    return np.average(logs, axis=-1, weights=1 / doubt[used] ** 2)
 
 
 def _correction(
@@ -372,14 +388,15 @@ def _borrowed(
     seed: int,
     replicates: int,
 ) -> PairRounds:
-    """No rounds of this pair: the lender's overhead, scaled by the plain steps; none without a lender."""
-    overhead = Overhead(np.zeros(1 + replicates), np.zeros(1 + replicates))
+    """No rounds of this pair: the lender's overhead, scaled by the plain steps, and its passes in situ; neither without."""
+    overhead, in_situ = Overhead(np.zeros(1 + replicates), np.zeros(1 + replicates)), np.ones(1)
     if lender is not None and not lender.composite:
         context = np.array([target.contexts[0]])
         own, theirs = (t.lookup(np.array([1]), context).seconds[..., 0] for t in (target, lender.cost.target))
         overhead = Overhead(lender.overhead.constant * own / theirs, lender.overhead.per_token * own / theirs)
+        in_situ = lender.in_situ
     doubts = [log_noise(generator(seed, "borrowed", pair), replicates, BORROWED_LOG_SD)] * longest
-    round_cost = RoundOfParts(recipe, target, draft, overhead, np.stack(doubts, axis=-1))
+    round_cost = RoundOfParts(recipe, target, draft, overhead, np.stack(doubts, axis=-1) * in_situ[:, None])
     nothing = np.zeros((1 + replicates, 0))
     return PairRounds(pair, round_cost, (), nothing, overhead, (), borrowed_from=lender.pair if lender else None)
 

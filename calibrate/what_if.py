@@ -144,7 +144,7 @@ def _workload(
     plain = forecasts[prices.draft_tokens[0]].baseline_tokens_per_second
     speeds = np.array([plain, *(float(calibrated.speeds(setting, workload)[0]) for setting in settings)])
     lengths = np.array([0, *prices.draft_tokens])
-    context = calibrated.mean_context(_plain(longest), workload)
+    context = calibrated.mean_context(longest.plain, workload)
     factor = float(calibrated.reply_factor(longest.target, workload)[0])
     bare = WhatIf(cost_of(prices), lengths, hazard, offered, factor, np.ones(lengths.size))
     try:
@@ -207,17 +207,6 @@ def advice_text(switch: KernelSwitch, seconds: float, context: float) -> str:
 
 def _range(lengths: tuple[int, ...]) -> str:
     return str(lengths[0]) if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
-
-
-def _plain(setting: Setting) -> Setting:
-    return Setting(
-        target=setting.target,
-        target_quant=setting.target_quant,
-        kv_type_k=setting.kv_type_k,
-        kv_type_v=setting.kv_type_v,
-        context=setting.context,
-        streams=setting.streams,
-    )
 
 
 def _point(replicated: np.ndarray) -> np.ndarray:

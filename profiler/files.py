@@ -10,6 +10,7 @@ import hashlib
 import math
 import os
 import stat
+import struct
 from pathlib import Path
 from typing import TypeVar
 
@@ -86,6 +87,23 @@ def file_sha256(path: str | os.PathLike[str]) -> str:
     """sha256 (hex) of a file of any size. Raises OSError."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def weights_sha256(path: str | os.PathLike[str], header_bytes: int, whole_bytes: int, end_bytes: int) -> str:
+    """sha256 (hex) of a file of weights of at most `whole_bytes`; above that "partial:" and the hash of its header, its size,
+    and `end_bytes` at both ends of its data. Raises InputError."""
+    try:
+        size = os.stat(path).st_size
+        if size <= whole_bytes:
+            return file_sha256(path)
+        with open(path, "rb") as file:
+            digest = hashlib.sha256(file.read(header_bytes + end_bytes))
+            digest.update(struct.pack("<Q", size))
+            file.seek(-end_bytes, os.SEEK_END)
+            digest.update(file.read(end_bytes))
+            return f"partial:{digest.hexdigest()}"
+    except OSError as error:
+        raise InputError(f"{shown(path)} cannot be read: {error.strerror}; check the disk") from None
 
 
 def shown(path: str | os.PathLike[str]) -> str:

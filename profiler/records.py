@@ -112,6 +112,18 @@ class Setting(Record, kw_only=True):
         _bounded(("draft_tokens", self.draft_tokens, 0, MOST_DRAFTED), ("streams", self.streams, 1, MOST_STREAMS))
         _bounded(("context", self.context, 0, MOST_CONTEXT))
 
+    @property
+    def plain(self) -> "Setting":
+        """Plain decoding of the same target, with the same context and streams."""
+        return Setting(
+            target=self.target,
+            target_quant=self.target_quant,
+            kv_type_k=self.kv_type_k,
+            kv_type_v=self.kv_type_v,
+            context=self.context,
+            streams=self.streams,
+        )
+
 
 class Prompt(Record, kw_only=True):
     """One prompt of a workload. The text itself stays out of the profile; `text_sha256` tells equal prompts."""
@@ -481,16 +493,7 @@ class Candidate(Record, kw_only=True):
 
     def setting(self, draft_tokens: int) -> Setting:
         """The member with `draft_tokens`; 0 is plain decoding of the target."""
-        if draft_tokens == 0:
-            return Setting(
-                target=self.target,
-                target_quant=self.target_quant,
-                kv_type_k=self.kv_type_k,
-                kv_type_v=self.kv_type_v,
-                context=self.context,
-                streams=self.streams,
-            )
-        return Setting(
+        setting = Setting(
             target=self.target,
             target_quant=self.target_quant,
             drafter=self.drafter,
@@ -504,6 +507,7 @@ class Candidate(Record, kw_only=True):
             context=self.context,
             streams=self.streams,
         )
+        return setting if draft_tokens else setting.plain
 
 
 class Profile(Record, kw_only=True):

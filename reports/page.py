@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ..calibrate.checks.records import ChecklistItem
 from ..calibrate.records import Calibration, Diagnosis, EngineCommand, Recommendation, Validation
-from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile
 from .bounds import plain_ceilings
 from .engine_commands import engine_commands
@@ -147,7 +146,7 @@ def write_report(
 
 def write_page(path: Path, page: Page) -> Path:
     """Write `page` to `path` whole or not at all; returns it. Raises WorkFailed where it cannot be written."""
-    write_whole(Path(path), _render(page))
+    write_whole(Path(path), _render(page), "choose another folder with --out")
     return Path(path)
 
 
@@ -170,7 +169,7 @@ def report_page(
         cards=cards,
         commands=engine_commands(profile, recommendation.chosen),
         shared=shared_text(recommendation),
-        check=_check(profile, validation),
+        check=check_words(validation, profile),
         statements=_statements(profile, recommendation, validation),
         warnings=_warnings(profile, calibration, recommendation, validation),
         notes=calibration.notes,
@@ -251,12 +250,6 @@ def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
         f"Why: {what} gets {found.accepted_per_round:.2f} tokens accepted a round, {pays} the "
         f"{found.break_even_accepted:.2f} that a round of {short(1e3 * found.round_seconds)} ms needs to break even.{other}"
     )
-
-
-def _check(profile: Profile, validation: Validation | None) -> str:
-    if validation is None and speaks_of(profile):
-        return "From imported measurements: no forecast was checked by a run here."
-    return check_words(validation)
 
 
 def _where(profile: Profile) -> str:

@@ -18,6 +18,7 @@ from .verdict import (
     random_text,
     regret_text,
     shared_text,
+    unchecked_text,
     workload_verdicts,
 )
 
@@ -44,7 +45,7 @@ def print_verdict(
         random_text(profile),
         mix,
         bandwidth_text(recommendation),
-        check_text(validation),
+        check_text(validation) if validation else unchecked_text(profile),
         missing_text(validation),
         regret_text(validation),
     ):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ..calibrate.clocks import WALL, WORDS
 from ..calibrate.mix import mix_prefix, mix_words
 from ..calibrate.records import Interval, OtherClock, Recommendation, Validation, ValidationRow, WorkloadAdvice
+from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile, Setting
 from .commands import chosen_setting
 from .numbers import percent, plain, short, tokens_per_second
@@ -135,9 +136,11 @@ def bandwidth_text(recommendation: Recommendation) -> str:
     return f"{allowed}." if share is None else f"{allowed}; it reaches {percent(share)} of that bandwidth."
 
 
-def check_words(validation: Validation | None) -> str:
+def check_words(validation: Validation | None, profile: Profile) -> str:
     """How the forecasts did, in a sentence for the first screen; check_text has the rest."""
-    if validation is None or not validation.n_rows or validation.mean_abs_error is None:
+    if validation is None:
+        return unchecked_text(profile)
+    if not validation.n_rows or validation.mean_abs_error is None:
         return check_text(validation)
     worst = "" if validation.worst_abs_error is None else f", {percent(validation.worst_abs_error)} at worst"
     inside = "" if validation.coverage is None else f"; {percent(validation.coverage)} fell inside their intervals"
@@ -147,10 +150,17 @@ def check_words(validation: Validation | None) -> str:
     )
 
 
-def check_text(validation: Validation | None) -> str:
+def unchecked_text(profile: Profile) -> str:
+    """Where nothing was run, why, and what to do where something can be run."""
+    if speaks_of(profile):
+        return "From imported measurements: no forecast was checked by a run here."
+    if profile.redacted:
+        return "From a shared profile, which names no files: no forecast was checked by a run here."
+    return "No forecast was checked by a run: run specgauge validate."
+
+
+def check_text(validation: Validation) -> str:
     """How the forecasts did, over settings whose round time was not in the profile."""
-    if validation is None:
-        return "No forecast was checked by a run: run specgauge validate."
     if not validation.n_rows or validation.mean_abs_error is None or validation.worst_abs_error is None:
         return "Every validated setting had been measured while profiling, so the forecast itself was not tested."
     text = (

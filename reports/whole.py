@@ -6,10 +6,12 @@ import tempfile
 from pathlib import Path
 
 from ..profiler.errors import WorkFailed
+from ..profiler.files import shown
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write beside the goal, then rename: a reader sees the old report or the new one. Raises WorkFailed."""
+def write_whole(path: Path, text: str, remedy: str) -> None:
+    """Write beside the goal, then rename: a reader sees the old report or the new one. Raises WorkFailed, which
+    names what was to be written and the `remedy`."""
     temporary = None
     try:
         with tempfile.NamedTemporaryFile("wb", dir=path.parent, prefix=f".{path.name}.", delete=False) as file:
@@ -24,4 +26,4 @@ def write_whole(path: Path, text: str) -> None:
             with contextlib.suppress(OSError):
                 temporary.unlink()
         reason = error.strerror or str(error)
-        raise WorkFailed(f"cannot write the report {path}: {reason}; choose another folder with --out") from error
+        raise WorkFailed(f"cannot write the report {shown(path)}: {reason}; {remedy}") from error

@@ -2,11 +2,10 @@
 
 import hashlib
 import os
-import struct
 from collections.abc import Sequence
 
 from ..errors import InputError
-from ..files import file_sha256
+from ..files import weights_sha256
 from ..records import ModelFile
 from .gguf_header import GgufHeader, TensorInfo
 from .gguf_parts import read_parts, stem, whole
@@ -16,21 +15,7 @@ MIXTURES = {11: "Q3_K_S", 12: "Q3_K_M", 13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M"
 EMBEDDINGS = ("token_embd.weight", "per_layer_token_embd.weight", "output.weight")
 WHOLE_HASH_BYTES = 4 << 30
 END_HASH_BYTES = 64 << 20
-
-
-def weights_sha256(header: GgufHeader) -> str:
-    """Hash of the file, in hex; above 4 GiB "partial:" and the hash of header, size, and 64 MiB at both ends of the data."""
-    try:
-        if header.size_bytes <= WHOLE_HASH_BYTES:
-            return file_sha256(header.path)
-        with open(header.path, "rb") as file:
-            digest = hashlib.sha256(file.read(header.data_offset + END_HASH_BYTES))
-            digest.update(struct.pack("<Q", header.size_bytes))
-            file.seek(-END_HASH_BYTES, os.SEEK_END)
-            digest.update(file.read(END_HASH_BYTES))
-            return f"partial:{digest.hexdigest()}"
-    except OSError as error:
-        raise InputError(f"{header.path} cannot be read: {error.strerror}; check the disk") from None
+"""A larger file is told by its header, its size and so much of both ends of its data."""
 
 
 def matrices(header: GgufHeader) -> tuple[TensorInfo, ...]:
@@ -67,7 +52,7 @@ def head_bytes(header: GgufHeader) -> int:
 
 def parts_sha256(parts: Sequence[GgufHeader]) -> str:
     """Hash of the file; of the hashes of its parts, in order, where there are several."""
-    hashes = [weights_sha256(part) for part in parts]
+    hashes = [weights_sha256(part.path, part.data_offset, WHOLE_HASH_BYTES, END_HASH_BYTES) for part in parts]
     if len(hashes) == 1:
         return hashes[0]
     partial = "partial:" if any(one.startswith("partial:") for one in hashes) else ""

@@ -2,8 +2,6 @@
 
 import functools
 import hashlib
-import os
-import struct
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -15,7 +13,7 @@ from ...checkpoints.reading import read_checkpoint
 from ...checkpoints.safetensors import Header, read_weights
 from ...checkpoints.tokenizer import read_tokenizer
 from ...errors import InputError
-from ...files import file_sha256, shown
+from ...files import file_sha256, shown, weights_sha256
 from ...records import ModelFile
 from .configs import config_of, is_gguf, located, plain_quant, stateful_layers, stored_method
 from .quantizing import QUANTS
@@ -119,18 +117,8 @@ def _gguf_sha256(path: Path, changed: int) -> str:
 
 @functools.lru_cache
 def _file_sha256(header: Header, changed: int) -> str:
-    """Of a file of at most WHOLE_HASH_BYTES; of its begin, size and end above. Once for all quantizations of a model."""
-    try:
-        if header.size_bytes <= WHOLE_HASH_BYTES:
-            return file_sha256(header.path)
-        with open(header.path, "rb") as file:
-            digest = hashlib.sha256(file.read(header.read_bytes + END_HASH_BYTES))
-            digest.update(struct.pack("<Q", header.size_bytes))
-            file.seek(-END_HASH_BYTES, os.SEEK_END)
-            digest.update(file.read(END_HASH_BYTES))
-            return f"partial:{digest.hexdigest()}"
-    except OSError as error:
-        raise InputError(f"{header.path} cannot be read: {error.strerror}; check the disk") from None
+    """Once for all quantizations of a model, while it is not `changed` (its time of change, ns)."""
+    return weights_sha256(header.path, header.read_bytes, WHOLE_HASH_BYTES, END_HASH_BYTES)
 
 
 def _tokenizer_sha256(path: Path) -> str:
