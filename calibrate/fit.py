@@ -185,17 +185,20 @@ class Calibrated:
         """A round at the profile's reference speed, term by term.
 
         At a measured length `modelled_seconds` is recipe + overhead alone and the term "unexplained" the signed rest; at
-        others it is the forecast's round and the term holds what it interpolates between measured lengths.
+        others it is the forecast's round and the term holds what it interpolates between measured lengths. "in_situ" is
+        what passes take less in a round than apart.
         """
         found = self._pair(setting)
         here = Rounds.of(drafted, context)
         terms = found.cost.terms(here)
-        total, forecast = terms.total()[0, 0], found.cost.lookup(here).seconds[0, 0]
+        apart, forecast = terms.total()[0, 0], found.cost.lookup(here).seconds[0, 0]
+        total = apart * found.in_situ[0]
         measured, place = None, found.observed(drafted)
         if place is not None:
             then = found.cost.terms(Rounds.of(drafted, found.observations[place].context)).total()[0, 0]
-            measured = float(found.measured[0, place] * total / then)
+            measured = float(found.measured[0, place] * apart / then)
         named = [RoundTerm(name=n, seconds=float(s[0, 0])) for n, s in zip(terms.names, terms.seconds)]
+        named += [RoundTerm(name="in_situ", seconds=float(total - apart))] if found.in_situ[0] < 1 else []
         rest = float((forecast if measured is None else measured) - total)
         modelled = float(forecast if measured is None else total)
         return RoundBreakdown(

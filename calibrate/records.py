@@ -29,7 +29,7 @@ class CostPoint(Record, kw_only=True):
 
 
 class RoundTerm(Record, kw_only=True):
-    """One bar of a round: draft, verification, draft re-decode, overhead, unexplained."""
+    """One bar of a round: draft, verification, draft re-decode, overhead, in_situ, unexplained."""
 
     name: str
     seconds: float

@@ -240,10 +240,8 @@ def _why(recommendation: Recommendation, verdict: WorkloadVerdict) -> str:
     pays = "more than" if found.accepted_per_round > found.break_even_accepted else "not"
     plural = "" if found.setting.draft_tokens == 1 else "s"
     what = f"{drafter_name(found.setting, 28)} at {found.setting.draft_tokens} draft token{plural}"
-    plain_ones = [item for item in here if not item.setting.draft_tokens]
-    best = max(plain_ones, key=lambda item: item.tokens_per_second.value, default=found)
     other = ""
-    if verdict.speculates and best.setting.target != verdict.setting.target:
+    if verdict.speculates and (best := verdict.faster_plain) is not None:
         speed = tokens_per_second(best.tokens_per_second)
         other = f" The best plain setting is {setting_name(best.setting, 28)}, forecast {speed}."
     return (

@@ -1,10 +1,19 @@
 """The verdict joined from recommendation and validation, as terminal and page both show it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..calibrate.clocks import WALL, WORDS
 from ..calibrate.mix import mix_prefix, mix_words
-from ..calibrate.records import Interval, OtherClock, Recommendation, Validation, ValidationRow, WorkloadAdvice
+from ..calibrate.records import (
+    Interval,
+    OtherClock,
+    Recommendation,
+    SettingForecast,
+    Validation,
+    ValidationRow,
+    WorkloadAdvice,
+)
 from ..calibrate.reported import speaks_of
 from ..profiler.records import Profile, Setting
 from .commands import chosen_setting
@@ -35,6 +44,8 @@ class WorkloadVerdict:
     ceiling: str
     """What bandwidth allows plain decoding of this target; empty where it is not known for it."""
     reasons: tuple[str, ...]
+    faster_plain: SettingForecast | None = None
+    """Plain decoding of another target, where that is forecast to be the fastest of all plain ones."""
 
     @property
     def speculates(self) -> bool:
@@ -79,7 +90,17 @@ def workload_verdicts(
     text = "" if ceiling is None else f"{short(ceiling)} tokens/s by memory bandwidth, without speculation{reached}"
     known_for = recommendation.chosen.target
     return tuple(
-        _joined(advice, rows, profile, text if advice.chosen.target == known_for else "")
+        _joined(
+            advice,
+            rows,
+            profile,
+            text if advice.chosen.target == known_for else "",
+            [
+                one
+                for one in recommendation.candidates
+                if one.workload == advice.workload and not one.setting.draft_tokens
+            ],
+        )
         for advice in recommendation.workloads
     )
 
@@ -103,11 +124,15 @@ def answer(verdict: WorkloadVerdict) -> str:
         speed, how = (verdict.measured.value, "measured") if verdict.measured else (verdict.forecast.value, "forecast")
         return f"{name}: {told}, {short(speed)} tokens/s ({how})"
     told = "a tie, speculating gives" if verdict.verdict == "tie" else "speculate,"
+    best, other = verdict.plain_forecast, ""
+    if verdict.faster_plain is not None:
+        best = verdict.faster_plain.tokens_per_second.value
+        other = f" {plain(verdict.faster_plain.setting.target, 28)}"
     if verdict.speed_up is None:
-        both = f"{short(verdict.forecast.value)} tokens/s against {short(verdict.plain_forecast)} plain"
-        return f"{name}: {told} {both} (forecast)"
+        return f"{name}: {told} {short(verdict.forecast.value)} tokens/s against {short(best)} plain{other} (forecast)"
     # Not the two speeds: that of drafting has the session's drift divided out, that of plain decoding has not.
-    return f"{name}: {told} {verdict.speed_up.value:.2f} times plain decoding run beside it"
+    beside = f"{name}: {told} {verdict.speed_up.value:.2f} times plain decoding run beside it"
+    return f"{beside}; plain{other} is forecast at {short(best)} tokens/s" if other else beside
 
 
 def mix_text(recommendation: Recommendation, profile: Profile) -> str:
@@ -216,8 +241,15 @@ def missing_text(validation: Validation | None) -> str:
     return f"Likeliest missing term: {validation.missing_term_text}."
 
 
-def _joined(advice: WorkloadAdvice, rows: tuple[ValidationRow, ...], profile: Profile, ceiling: str) -> WorkloadVerdict:
+def _joined(
+    advice: WorkloadAdvice,
+    rows: tuple[ValidationRow, ...],
+    profile: Profile,
+    ceiling: str,
+    plain_ones: Sequence[SettingForecast],
+) -> WorkloadVerdict:
     setting = chosen_setting(profile, advice.chosen)
+    fastest = max(plain_ones, key=lambda one: one.tokens_per_second.value, default=None)
     here = [row for row in rows if row.workload == advice.workload and row.config.target == setting.target]
     row = next((row for row in here if same_run(row.config, setting)), None)
     base = next((row for row in here if row.config.drafter == "none"), None)
@@ -236,6 +268,7 @@ def _joined(advice: WorkloadAdvice, rows: tuple[ValidationRow, ...], profile: Pr
         error=row.error if row else None,
         ceiling=ceiling,
         reasons=advice.reasons,
+        faster_plain=fastest if fastest is not None and fastest.setting.target != setting.target else None,
     )
 
 

@@ -34,6 +34,7 @@ TERMS = {
     "draft_batch": (SKY, "."),
     "draft re-decode": (SKY, "."),
     "overhead": (PURPLE, "x"),
+    "in_situ": (PURPLE, "\\"),
     "unexplained": (VERMILLION, "+"),
 }
 """Colour and hatching of each term of a round, in the order of the stack."""
@@ -50,8 +51,8 @@ def round_breakdown(rounds: Sequence[RoundBreakdown], checks: Sequence[RoundChec
         id=id_,
         finding=_round_finding(rounds, checks),
         reading="Bars are the model's terms, markers measured rounds (hollow: used to fit the overhead). Unexplained "
-        "is the signed rest, measured less modelled; below zero the model was too slow. Overhead may be negative: in a "
-        "round verification can be cheaper than the same pass taken alone.",
+        "is the signed rest, measured less modelled; below zero the model was too slow. in_situ: what "
+        "passes take less in a round than apart.",
         panels=tuple(_round_panel(group, checks) for group in groups),
         table=_round_table(rounds, checks),
     )

@@ -49,6 +49,30 @@ def test_overhead_is_recovered_and_nothing_is_left_unexplained():
     assert all(abs(r.unexplained) < 1e-3 for r in record.rounds if r.unexplained is not None)
 
 
+def test_rounds_cheaper_than_their_passes_are_so_by_one_share_at_every_context():
+    """An overhead below zero would be right at the mean of the two contexts alone, by 10 % too low at the shorter."""
+    truth = quiet(
+        overhead=0.0,
+        overhead_per_token=0.0,
+        round_factors=(0.85,) * 8,
+        per_context_token=20e-6,
+        round_contexts=(128, 1024),
+    )
+    calibrated = fit.calibrate(synthetic.profile(truth))
+    record = calibrated.record("sha", "now", "0")
+    overhead = next(o for o in record.overheads if o.drafter == "model")
+    assert (overhead.constant_seconds.value, overhead.per_token_seconds.value) == (0, 0)
+    assert any("0.85 x their passes timed apart" in note for note in record.notes)
+    for drafted, context in ((1, 128), (6, 128), (6, 1024), (8, 600)):
+        found = calibrated.modelled_round(MODEL.setting(drafted), drafted, context)
+        assert found.modelled_seconds == pytest.approx(truth.round_seconds("model", drafted, context), rel=3e-3)
+        terms = {t.name: t.seconds for t in found.terms}
+        parts = terms["draft"] + terms["verification"] + terms["draft_batch"]
+        assert terms["in_situ"] == pytest.approx(-0.15 * parts, rel=0.01)
+        assert terms["overhead"] == 0 and abs(terms["unexplained"]) < 3e-3 * parts
+    assert max(map(abs, errors(truth, calibrated).values())) < 4e-3
+
+
 def test_noise_and_drift_leave_small_errors_and_covering_bounds():
     misses, worst, total = 0, [], 0
     for seed in range(6):

@@ -8,8 +8,11 @@ import msgspec
 import pytest
 from rich.console import Console
 
+from specgauge.calibrate.records import Interval
+from specgauge.reports.commands import chosen_setting
 from specgauge.reports.engine_commands import every_command
 from specgauge.reports.terminal import Progress, print_verdict
+from specgauge.reports.verdict import answer, workload_verdicts
 
 from .samples import Sample, sample
 
@@ -49,6 +52,30 @@ def test_speeds_have_unit_and_interval_and_a_speed_up_its_baseline(demo: Sample)
     assert re.search(r"4\.\d\d x \(4\.\d\d to 4\.\d\d\) over plain, [\d.]+ \([\d.]+ to [\d.]+\) tokens/s, paired", text)
     assert row.measured > 0
     assert len(re.findall(r"\d x \(", text)) == len(re.findall(r" over plain, ", text)) == 1
+
+
+def test_a_slower_target_is_held_against_the_fastest_plain_one(demo: Sample):
+    """Another target's plain decoding is what the user would run else."""
+    recommendation = demo.recommendation
+    advice = next(one for one in recommendation.workloads if one.chosen.drafter != "none")
+    own = chosen_setting(demo.profile, advice.chosen)
+    same = [
+        one for one in recommendation.candidates if one.workload == advice.workload and one.setting.drafter == "none"
+    ]
+    faster = msgspec.structs.replace(
+        same[0],
+        setting=msgspec.structs.replace(own.plain, target="smol-faster"),
+        tokens_per_second=Interval(value=999.0, low=990.0, high=1010.0),
+    )
+    more = msgspec.structs.replace(recommendation, candidates=(*recommendation.candidates, faster))
+    for validation in (None, demo.validation):
+        found = next(v for v in workload_verdicts(more, validation, demo.profile) if v.workload == advice.workload)
+        assert "999" in answer(found) and "plain smol-faster" in answer(found)
+        usual = next(
+            v for v in workload_verdicts(recommendation, validation, demo.profile) if v.workload == advice.workload
+        )
+        if max(same, key=lambda one: one.tokens_per_second.value).setting.target == own.target:
+            assert usual.faster_plain is None and "smol" not in answer(usual)
 
 
 def test_without_validation_no_speed_up_is_claimed(demo: Sample):
