@@ -66,6 +66,8 @@ REPLAY_STEPS = 20
 """Plain steps that a pass over a whole reply takes: only for the time left."""
 ASSUMED_START_SECONDS = 3.0
 BANDWIDTH_SECONDS = 5.0
+MIDDLE_SPAN = 1024
+"""Tokens between the shortest and the longest context from which on one in the middle is measured too."""
 
 
 @dataclass(frozen=True)
@@ -216,14 +218,15 @@ def round_requests(
 ) -> list[Request]:
     """Rounds at `lengths`: with nothing accepted where acceptance can be forced, real ones where it cannot.
 
-    At the shorter of the two contexts, or at both.
+    At the shortest of the contexts, or there and at the longest.
     """
+    contexts = contexts_of(profile, candidate.context)
     forced = "forced-acceptance" in profile.engine.capabilities
     return [
         Request(
             action="rounds",
             settings=(candidate.setting(length),),
-            contexts=contexts_of(profile, candidate.context)[:most_contexts],
+            contexts=(contexts[0], contexts[-1])[:most_contexts],
             repeats=repeats,
             forced_rates=(0.0,) * length if forced else None,
             expected_seconds=_Estimate(profile).rounds(candidate, length, repeats),
@@ -239,14 +242,17 @@ def plain_settings(profile: Profile) -> tuple[Setting, ...]:
 
 
 def contexts_of(profile: Profile, reserved: int) -> tuple[int, ...]:
-    """Two cached lengths that span the workloads' replies and leave room for the widest pass in `reserved` tokens."""
+    """Two cached lengths that span the workloads' replies and leave room for the widest pass in `reserved` tokens; a third
+    between them where they are MIDDLE_SPAN or more apart, since what context adds to a pass is not one line over thousands."""
     room = max(16, (reserved - MOST_WIDTH - 8))
     replies = [reply for measurement in profile.measurements for run in measurement.runs for reply in run.replies]
     shortest = min((reply.prompt_tokens for reply in replies), default=4 * CONTEXT_GRAIN)
     longest = max((reply.prompt_tokens + reply.reply_tokens for reply in replies), default=8 * CONTEXT_GRAIN)
     low = max(CONTEXT_GRAIN, shortest // CONTEXT_GRAIN * CONTEXT_GRAIN)
     high = max(2 * low, -(-longest // CONTEXT_GRAIN) * CONTEXT_GRAIN)
-    return (low, high) if high <= room else (min(low, room // 3), room)
+    low, high = (low, high) if high <= room else (min(low, room // 3), room)
+    middle = (low + high) // 2 // CONTEXT_GRAIN * CONTEXT_GRAIN
+    return (low, middle, high) if high - low >= MIDDLE_SPAN else (low, high)
 
 
 def spread(lengths: Sequence[int], wanted: Sequence[int]) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from specgauge.calibrate import plan
 from specgauge.profiler.engines import fake
 from specgauge.profiler.protocol import execute
-from specgauge.profiler.records import Measurement, Profile, Request
+from specgauge.profiler.records import Measurement, Profile, PromptRun, Request, Run
 
 
 def refused(request: Request) -> Measurement:
@@ -132,10 +132,35 @@ def test_the_plan_is_the_same_however_often_it_is_interrupted():
     assert [m.digest for m in profile.measurements] == [m.digest for m in often.measurements]
 
 
+def test_far_apart_contexts_have_one_between_them():
+    """Rounds are timed at the ends alone."""
+    blank = fake.demo("interior-tie")[0]
+    long = PromptRun(
+        prompt=blank.prompts[0],
+        repeat=0,
+        prompt_tokens=4100,
+        reply_tokens=512,
+        prefill_seconds=1.0,
+        decode_seconds=9.0,
+        wall_seconds=10.0,
+    )
+    run = Run(
+        setting=blank.candidates[0].setting(0),
+        sampling=blank.sampling,
+        replies=(long, replace(long, prompt_tokens=100, reply_tokens=64)),
+    )
+    profile = with_measured(blank, replace(refused(Request(action="runs")), unsupported="", runs=(run,)))
+    low, middle, high = plan.contexts_of(profile, 8192)
+    assert low <= 100 and high >= 4612 and abs(middle - (low + high) / 2) < plan.CONTEXT_GRAIN
+    candidate = replace(next(one for one in profile.candidates if one.drafter == "model"), context=8192)
+    assert plan.round_requests(profile, candidate, [4])[0].contexts == (low, high)
+    assert plan.round_requests(profile, candidate, [4], most_contexts=1)[0].contexts == (low,)
+
+
 @given(st.integers(64, 100_000))
 def test_contexts_leave_room_for_the_widest_pass(reserved: int):
     contexts = plan.contexts_of(fake.demo("interior-tie")[0], reserved)
-    assert len(set(contexts)) == 2
+    assert len(set(contexts)) == len(contexts) == 2
     assert all(0 < context <= reserved - max(plan.WIDTHS) for context in contexts)
 
 
