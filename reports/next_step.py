@@ -3,7 +3,7 @@
 from pathlib import Path
 
 FIRST = (
-    ("try it on the embedded demo, about ten minutes", "specgauge run"),
+    ("try it on the embedded demo, 15 to 25 minutes", "specgauge run"),
     ("your own models", "specgauge run TARGET.gguf --draft DRAFT.gguf --llama-server PATH"),
     ("before anything loads: do they fit, do they match", "specgauge check TARGET.gguf --draft DRAFT.gguf"),
     ("from measurements that you have", "specgauge import FILE... && specgauge recommend"),
