@@ -50,6 +50,7 @@ from .options import (
     Compared,
     EngineChoice,
     Hints,
+    Limits,
     Room,
     check_counts,
     check_machine,
@@ -89,6 +90,7 @@ app = App(
 def run(
     *targets: Path,
     choice: EngineChoice = EngineChoice(),
+    limits: Limits = Limits(),
     check: Check = Check(),
     strict: Annotated[bool, Parameter(help="Exit with 3 where the tolerance is missed.")] = False,
     common: Common = Common(),
@@ -102,7 +104,7 @@ def run(
     """
     check_out(common.out)
     check_repeats(check)
-    with opened_job(choice.options(targets), common) as job:
+    with opened_job(choice.options(targets, limits), common) as job:
         profile = measured_profile(job, common)
         calibrated, calibration = calibrated_to(profile, choice.seed, common)
         recommendation = recommended_to(profile, calibrated, calibration, common)
@@ -188,7 +190,9 @@ app.command(profile_app)
 
 
 @profile_app.default
-def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), common: Common = Common()) -> int:
+def profile_command(
+    *targets: Path, choice: EngineChoice = EngineChoice(), limits: Limits = Limits(), common: Common = Common()
+) -> int:
     """Measure what forecasts need; an interrupted profile goes on where it stopped.
 
     Parameters
@@ -197,7 +201,7 @@ def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), commo
         Models to choose from (GGUF files); none: the engine's embedded demo.
     """
     check_out(common.out)
-    with opened_job(choice.options(targets), common) as job:
+    with opened_job(choice.options(targets, limits), common) as job:
         profile = measured_profile(job, common)
     if common.json:
         print_json(profile)

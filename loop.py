@@ -45,13 +45,30 @@ def opened_job(options: "Options", common: Common, profiles: bool = True) -> "It
     from .profiler.job import prepare
 
     with _progress() as tell:
-        job = prepare(options, stamped(), common.path("logs"), tell)
+        job = within_memory(prepare(options, stamped(), common.path("logs"), tell), options.memory_bytes)
     with closing(job, common, profiles):
         for text in _short_of_room(job.blank):
             warn(text)
         with _progress() as tell:
             _check_lengths(job, tell)
         yield job
+
+
+def within_memory(job: "Job", memory_bytes: float) -> "Job":
+    """The job without what does not fit `memory_bytes`, its engine closed where nothing does; as it is for 0. Raises
+    InputError."""
+    from dataclasses import replace
+
+    from .calibrate.checks.room import only_what_fits
+
+    if not memory_bytes:
+        return job
+    try:
+        fitting = only_what_fits(job.blank, memory_bytes)
+    except BaseException:
+        job.engine.close()
+        raise
+    return replace(job, blank=fitting.blank, warnings=(*job.warnings, *fitting.notes))
 
 
 def _check_lengths(job: "Job", tell: Callable[[str], None]) -> None:

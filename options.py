@@ -51,6 +51,7 @@ EPILOGUES = {
     "run": examples(
         "run",
         "run target.gguf --draft draft.gguf --llama-server PATH -- -ngl 99 -fa on",
+        "run q4.gguf q8.gguf --draft draft.gguf --memory 24GB",
         "run FOLDER --engine transformers --draft-quant int8,int4",
         note=PASSED_ON,
     ),
@@ -121,8 +122,8 @@ class EngineChoice:
     context: Annotated[int | None, Parameter(help="Tokens of context to reserve; 2048 without it.")] = None
     engine_flag: Annotated[tuple[str, ...], Parameter(show=False, allow_leading_hyphen=True)] = ()
 
-    def options(self, targets: Sequence[Path]) -> "Options":
-        """The choice as the profiler takes it. Raises InputError."""
+    def options(self, targets: Sequence[Path], limits: "Limits | None" = None) -> "Options":
+        """The choice as the profiler takes it, within `limits`. Raises InputError."""
         from .profiler.job import Options, OwnChoice
 
         if self.threads < 0:
@@ -152,7 +153,23 @@ class EngineChoice:
             random_weights=self.weights == "random",
             context=self.context or 0,
             own=OwnChoice(self.prompts, self.prompt_count or 0, self.store_prompts),
+            memory_bytes=limits.memory_bytes if limits else 0.0,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a profile may take."""
+
+    memory: Annotated[
+        str | None, Parameter(help="Memory for models, such as 24GB: what does not fit is left out, and never loaded.")
+    ] = None
+
+    @property
+    def memory_bytes(self) -> float:
+        """Bytes; 0 where nothing is said. Raises InputError."""
+        return parse_size("--memory", self.memory) if self.memory is not None else 0.0
 
 
 @Parameter(name="*")

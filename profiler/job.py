@@ -54,6 +54,8 @@ class Options:
     context: int = 0
     """Tokens reserved for each stream; 0: as usual."""
     own: OwnChoice = OwnChoice()
+    memory_bytes: float = 0.0
+    """What models may take; 0: nothing is left out."""
 
 
 @dataclass(frozen=True)
