@@ -105,7 +105,7 @@ def run(
     check_out(common.out)
     check_repeats(check)
     with opened_job(choice.options(targets, limits), common) as job:
-        profile = measured_profile(job, common)
+        profile = measured_profile(job, common, limits.budget_seconds)
         calibrated, calibration = calibrated_to(profile, choice.seed, common)
         recommendation = recommended_to(profile, calibrated, calibration, common)
         validation = validated_to(job, profile, calibrated, calibration, recommendation, check, common)
@@ -202,7 +202,7 @@ def profile_command(
     """
     check_out(common.out)
     with opened_job(choice.options(targets, limits), common) as job:
-        profile = measured_profile(job, common)
+        profile = measured_profile(job, common, limits.budget_seconds)
     if common.json:
         print_json(profile)
     else:
@@ -210,6 +210,8 @@ def profile_command(
         print(f"{common.path(PROFILE)}: {len(profile.measurements)} measurements in {seconds}")
         for name, reason in profile.dropped.items():
             print(f"  not measured further: {name}: {reason}")
+        for name, missing in profile.unmeasured.items():
+            print(f"  no time left for {name}: {missing}")
     return GOOD
 
 
