@@ -50,6 +50,7 @@ from .options import (
     Compared,
     EngineChoice,
     Hints,
+    Limits,
     Room,
     check_counts,
     check_machine,
@@ -89,6 +90,7 @@ app = App(
 def run(
     *targets: Path,
     choice: EngineChoice = EngineChoice(),
+    limits: Limits = Limits(),
     check: Check = Check(),
     strict: Annotated[bool, Parameter(help="Exit with 3 where the tolerance is missed.")] = False,
     common: Common = Common(),
@@ -102,8 +104,8 @@ def run(
     """
     check_out(common.out)
     check_repeats(check)
-    with opened_job(choice.options(targets), common) as job:
-        profile = measured_profile(job, common)
+    with opened_job(choice.options(targets, limits), common) as job:
+        profile = measured_profile(job, common, limits.budget_seconds)
         calibrated, calibration = calibrated_to(profile, choice.seed, common)
         recommendation = recommended_to(profile, calibrated, calibration, common)
         validation = validated_to(job, profile, calibrated, calibration, recommendation, check, common)
@@ -188,7 +190,9 @@ app.command(profile_app)
 
 
 @profile_app.default
-def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), common: Common = Common()) -> int:
+def profile_command(
+    *targets: Path, choice: EngineChoice = EngineChoice(), limits: Limits = Limits(), common: Common = Common()
+) -> int:
     """Measure what forecasts need; an interrupted profile goes on where it stopped.
 
     Parameters
@@ -197,8 +201,8 @@ def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), commo
         Models to choose from (GGUF files); none: the engine's embedded demo.
     """
     check_out(common.out)
-    with opened_job(choice.options(targets), common) as job:
-        profile = measured_profile(job, common)
+    with opened_job(choice.options(targets, limits), common) as job:
+        profile = measured_profile(job, common, limits.budget_seconds)
     if common.json:
         print_json(profile)
     else:
@@ -206,6 +210,8 @@ def profile_command(*targets: Path, choice: EngineChoice = EngineChoice(), commo
         print(f"{common.path(PROFILE)}: {len(profile.measurements)} measurements in {seconds}")
         for name, reason in profile.dropped.items():
             print(f"  not measured further: {name}: {reason}")
+        for name, missing in profile.unmeasured.items():
+            print(f"  no time left for {name}: {missing}")
     return GOOD
 
 

@@ -3,8 +3,9 @@
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from .profiler.outputs.parity import Parity
     from .profiler.records import Measurement, Profile, Record, Request, Run, Setting
     from .profiler.session import Progress as SessionProgress
+    from .profiler.session import Session
     from .reports.page import Page
     from .reports.terminal import Progress
 
@@ -45,13 +47,30 @@ def opened_job(options: "Options", common: Common, profiles: bool = True) -> "It
     from .profiler.job import prepare
 
     with _progress() as tell:
-        job = prepare(options, stamped(), common.path("logs"), tell)
+        job = within_memory(prepare(options, stamped(), common.path("logs"), tell), options.memory_bytes)
     with closing(job, common, profiles):
         for text in _short_of_room(job.blank):
             warn(text)
         with _progress() as tell:
             _check_lengths(job, tell)
         yield job
+
+
+def within_memory(job: "Job", memory_bytes: float) -> "Job":
+    """The job without what does not fit `memory_bytes`, its engine closed where nothing does; as it is for 0. Raises
+    InputError."""
+    from dataclasses import replace
+
+    from .calibrate.checks.room import only_what_fits
+
+    if not memory_bytes:
+        return job
+    try:
+        fitting = only_what_fits(job.blank, memory_bytes)
+    except BaseException:
+        job.engine.close()
+        raise
+    return replace(job, blank=fitting.blank, warnings=(*job.warnings, *fitting.notes))
 
 
 def _check_lengths(job: "Job", tell: Callable[[str], None]) -> None:
@@ -93,25 +112,54 @@ def closing(job: "Job", common: Common, profiles: bool = True) -> "Iterator[Job]
             job.engine.close()
 
 
-def measured_profile(job: "Job", common: Common) -> "Profile":
-    """The plan-measure loop: requests are planned from the evidence so far until none is left."""
-    from .calibrate.plan import next_requests
+def measured_profile(job: "Job", common: Common, budget_seconds: float = 0.0) -> "Profile":
+    """The plan-measure loop: requests are planned from the evidence so far until none is left, or `budget_seconds` are used
+    up. Raises InputError for a budget in which not even plain decoding can be measured."""
     from .profiler.session import Session, open_profile
     from .reports.terminal import Progress
 
     with Progress() as progress:
         session = Session(
             job.engine,
-            open_profile(common.path(PROFILE), job.blank),
+            open_profile(common.path(PROFILE), job.blank, budget_seconds),
             common.path(PROFILE),
             job.prompts,
             on_progress=_told(progress, _clock(job)),
+            budget_seconds=budget_seconds,
         )
+        dropped, unmeasured = _within_budget(session) if budget_seconds else (_planned(session), {})
+        return session.finish({**job.blank.dropped, **dropped}, job.warnings, unmeasured)
+
+
+def _planned(session: "Session") -> dict[str, str]:
+    """Everything that the plan asks for; the candidates dropped."""
+    from .calibrate.plan import next_requests
+
+    plan = next_requests(session.profile)
+    while plan.requests:
+        session.perform(plan.requests)
         plan = next_requests(session.profile)
-        while plan.requests:
-            session.perform(plan.requests)
-            plan = next_requests(session.profile)
-        return session.finish(plan.dropped, job.warnings)
+    return plan.dropped
+
+
+def _within_budget(session: "Session") -> tuple[dict[str, str], dict[str, str]]:
+    """What decides most, while there is time; the candidates dropped, and what of the others was not measured."""
+    from .calibrate.budget import next_within
+    from .profiler.session import OutOfTime
+
+    found = next_within(session.profile, session.seconds_left)
+    with suppress(OutOfTime):
+        while found.requests:
+            session.perform(found.requests)
+            found = next_within(session.profile, session.seconds_left)
+    if found.requests:
+        found = next_within(session.profile, 0.0)
+    if found.least_seconds is not None:
+        raise InputError(
+            f"--budget is too short for plain decoding of one target over all prompts: give {ceil(found.least_seconds)}s or "
+            "more; what was measured is kept"
+        )
+    return found.dropped, found.unmeasured
 
 
 def imported_to(

@@ -23,6 +23,8 @@ TOLERANCE = 0.10
 MOST_DRAFT_TOKENS = 64
 MOST_SPEED = 1e6
 SIZES = {"B": 1, "MB": 10**6, "GB": 10**9, "MiB": 2**20, "GiB": 2**30}
+TIMES = {"s": 1.0, "m": 60.0, "h": 3600.0}
+MOST_BUDGET_SECONDS = 7 * 24 * 3600.0
 MOST_CONTEXT = 10_000_000
 LEAST_CONTEXT = 256
 MOST_PROMPT_COUNT = 1000
@@ -51,6 +53,8 @@ EPILOGUES = {
     "run": examples(
         "run",
         "run target.gguf --draft draft.gguf --llama-server PATH -- -ngl 99 -fa on",
+        "run q4.gguf q8.gguf --draft draft.gguf --memory 24GB",
+        "run target.gguf --draft draft.gguf --budget 5m",
         "run FOLDER --engine transformers --draft-quant int8,int4",
         note=PASSED_ON,
     ),
@@ -121,8 +125,8 @@ class EngineChoice:
     context: Annotated[int | None, Parameter(help="Tokens of context to reserve; 2048 without it.")] = None
     engine_flag: Annotated[tuple[str, ...], Parameter(show=False, allow_leading_hyphen=True)] = ()
 
-    def options(self, targets: Sequence[Path]) -> "Options":
-        """The choice as the profiler takes it. Raises InputError."""
+    def options(self, targets: Sequence[Path], limits: "Limits | None" = None) -> "Options":
+        """The choice as the profiler takes it, within `limits`. Raises InputError."""
         from .profiler.job import Options, OwnChoice
 
         if self.threads < 0:
@@ -152,7 +156,32 @@ class EngineChoice:
             random_weights=self.weights == "random",
             context=self.context or 0,
             own=OwnChoice(self.prompts, self.prompt_count or 0, self.store_prompts),
+            memory_bytes=limits.memory_bytes if limits else 0.0,
+            budget_seconds=limits.budget_seconds if limits else 0.0,
         )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a profile may take."""
+
+    memory: Annotated[
+        str | None, Parameter(help="Memory for models, such as 24GB: what does not fit is left out, and never loaded.")
+    ] = None
+    budget: Annotated[
+        str | None, Parameter(help="Time for profiling, such as 5m: what decides is measured first, and the rest is named.")
+    ] = None
+
+    @property
+    def budget_seconds(self) -> float:
+        """Seconds; 0 where nothing is said. Raises InputError."""
+        return parse_time("--budget", self.budget) if self.budget is not None else 0.0
+
+    @property
+    def memory_bytes(self) -> float:
+        """Bytes; 0 where nothing is said. Raises InputError."""
+        return parse_size("--memory", self.memory) if self.memory is not None else 0.0
 
 
 @Parameter(name="*")
@@ -329,6 +358,15 @@ def parse_size(option: str, text: str) -> float:
     if not size > 0:
         raise InputError(f"{option} {text[:40]}: give a size above 0 with its unit, such as 17GB, 16.2GiB or 800MB")
     return size
+
+
+def parse_time(option: str, text: str) -> float:
+    """Seconds of Ns, Nm or Nh. Raises InputError, also without a unit."""
+    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smh])", text.strip(), re.ASCII)
+    seconds = float(found[1]) * TIMES[found[2]] if found else 0.0
+    if not 0 < seconds <= MOST_BUDGET_SECONDS:
+        raise InputError(f"{option} {text[:40]}: give a time above 0 with its unit, such as 90s, 5m or 1h; a week at most")
+    return seconds
 
 
 def check_out(out: Path) -> None:

@@ -90,11 +90,11 @@ def next_requests(profile: Profile) -> Plan:
     """The requests of the first stage that is not done. Deterministic: equal evidence gives equal requests."""
     done = {measurement.digest for measurement in profile.measurements}
     for stage in (first_requests, step_requests, plain_requests, match_requests):
-        waiting = _not_done(stage(profile), done)
+        waiting = not_done(stage(profile), done)
         if waiting:
             return Plan(waiting, {})
     screening = screen(profile)
-    return Plan(_not_done(drafter_requests(profile, screening.kept), done), screening.dropped)
+    return Plan(not_done(drafter_requests(profile, screening.kept), done), screening.dropped)
 
 
 def candidate_name(candidate: Candidate) -> str:
@@ -105,7 +105,7 @@ def candidate_name(candidate: Candidate) -> str:
 def first_requests(profile: Profile) -> tuple[Request, ...]:
     """Stage 1: bandwidth before weights load, then one plain pass of every target, interleaved."""
     bandwidth = Request(action="bandwidth", repeats=STEP_REPEATS, expected_seconds=BANDWIDTH_SECONDS)
-    return (bandwidth, _plain_block(profile, plain_settings(profile), FIRST_REPEATS))
+    return (bandwidth, plain_block(profile, plain_settings(profile), FIRST_REPEATS))
 
 
 def step_requests(profile: Profile) -> tuple[Request, ...]:
@@ -127,7 +127,7 @@ def plain_requests(profile: Profile) -> tuple[Request, ...]:
     """Stage 3: the rest of the plain repeats, of the targets that are not clearly slower than the fastest."""
     contenders, _ = _split_by_plain_step(profile, plain_settings(profile))
     more = PLAIN_REPEATS - FIRST_REPEATS
-    return (_plain_block(profile, contenders, more, FIRST_REPEATS),) if contenders else ()
+    return (plain_block(profile, contenders, more, FIRST_REPEATS),) if contenders else ()
 
 
 def screen(profile: Profile) -> Screening:
@@ -137,11 +137,11 @@ def screen(profile: Profile) -> Screening:
     can be checked. A candidate whose pass times are unknown has no ceiling and is kept.
     """
     drafters = [candidate for candidate in profile.candidates if candidate.drafter != "none"]
-    ceilings = {candidate_name(candidate): _ceiling(profile, candidate) for candidate in drafters}
+    ceilings = {candidate_name(candidate): ceiling_of(profile, candidate) for candidate in drafters}
     protected = _highest_by_drafter(drafters, ceilings)
     best = best_plain_speed(profile)
     dropped = {
-        name: _reason(ceiling, best)
+        name: below_plain(ceiling, best)
         for name, ceiling in ceilings.items()
         if best and ceiling is not None and ceiling < best.tokens_per_second and name not in protected
     }
@@ -156,7 +156,7 @@ def _outrun(profile: Profile, candidates: Sequence[Candidate]) -> dict[str, str]
     """
     from . import fit
 
-    replayed = [one for one in candidates if _is_replayed(profile, one)]
+    replayed = [one for one in candidates if is_replayed(profile, one)]
     if not _evidence_of("matches", profile):
         return {}
     calibrated = fit.calibrate(profile, replicates=0)
@@ -176,13 +176,13 @@ def _outrun(profile: Profile, candidates: Sequence[Candidate]) -> dict[str, str]
     }
 
 
-def _is_random(profile: Profile, candidate: Candidate) -> bool:
+def is_random(profile: Profile, candidate: Candidate) -> bool:
     return any(model.random for model in profile.models if model.label in (candidate.target, candidate.draft))
 
 
-def _is_replayed(profile: Profile, candidate: Candidate) -> bool:
+def is_replayed(profile: Profile, candidate: Candidate) -> bool:
     """Whether acceptance comes from the target's own replies, without a run of the drafter."""
-    if _is_random(profile, candidate):
+    if is_random(profile, candidate):
         return False
     forced = candidate.drafter == "model" and "teacher-forced" in profile.engine.capabilities
     return candidate.drafter == "ngram" or forced
@@ -229,7 +229,7 @@ def round_requests(
             contexts=(contexts[0], contexts[-1])[:most_contexts],
             repeats=repeats,
             forced_rates=(0.0,) * length if forced else None,
-            expected_seconds=_Estimate(profile).rounds(candidate, length, repeats),
+            expected_seconds=Estimate(profile).rounds(candidate, length, repeats),
         )
         for length in lengths
     ]
@@ -297,7 +297,7 @@ def _repeat_speeds(replies: Sequence[PromptRun]) -> list[float]:
     ]
 
 
-def _not_done(requests: Iterable[Request], done: set[str]) -> tuple[Request, ...]:
+def not_done(requests: Iterable[Request], done: set[str]) -> tuple[Request, ...]:
     return tuple(request for request in requests if request.digest() not in done)
 
 
@@ -312,7 +312,7 @@ def _steps_of(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> 
             widths=widths,
             contexts=contexts,
             repeats=SLOW_STEP_REPEATS if _clearly_slower(profile, model.label) else STEP_REPEATS,
-            expected_seconds=_Estimate(profile).steps(model.label, contexts, widths),
+            expected_seconds=Estimate(profile).steps(model.label, contexts, widths),
         )
         for role, widths in _roles(profile, model, used)
     ]
@@ -323,12 +323,12 @@ def _roles(profile: Profile, model: ModelFile, used: Sequence[Candidate]) -> lis
     as_target = [candidate for candidate in used if candidate.target == model.label]
     as_draft = [candidate for candidate in used if candidate.draft == model.label]
     roles: list[tuple[str, tuple[int, ...]]] = [("target", widths_of(profile, as_target))] if as_target else []
-    if as_draft and (_in_process(profile) or not as_target):
-        roles.append(("draft", _draft_widths(profile)))
+    if as_draft and (in_process(profile) or not as_target):
+        roles.append(("draft", draft_widths(profile)))
     return roles
 
 
-def _draft_widths(profile: Profile) -> tuple[int, ...]:
+def draft_widths(profile: Profile) -> tuple[int, ...]:
     """Of a draft's passes: where it decodes no batch of its own, only those that its rounds have."""
     recipe = profile.engine.recipe("model")
     return WIDTHS if "draft_batch" in recipe or recipe == COMPOSITE else tuple(widths_of_draft(recipe, 1))
@@ -336,13 +336,13 @@ def _draft_widths(profile: Profile) -> tuple[int, ...]:
 
 def widths_of(profile: Profile, used: Sequence[Candidate]) -> tuple[int, ...]:
     """Widths of a target's passes: every one in process, and on until its longest draft is inside."""
-    if not _in_process(profile):
+    if not in_process(profile):
         return WIDTHS
     longest = max((length + 1 for candidate in used for length in candidate.draft_tokens), default=1)
     return (*ALL_WIDTHS, *(width for width, below in zip(WIDER, (ALL_WIDTHS[-1], *WIDER)) if below < longest))
 
 
-def _in_process(profile: Profile) -> bool:
+def in_process(profile: Profile) -> bool:
     """Whether a batch pass has a row of output for each of its tokens, as a verification."""
     return "all-rows" in profile.engine.capabilities
 
@@ -351,10 +351,10 @@ def _verify_of(profile: Profile, model: ModelFile) -> list[Request]:
     """Verification passes of a target at the shorter context; what the context adds is read from the batch passes."""
     own = [candidate for candidate in profile.candidates if candidate.target == model.label]
     widths = sorted({length + 1 for candidate in own for length in candidate.draft_tokens if length + 1 <= max(WIDTHS)})
-    if not widths or _in_process(profile) or _clearly_slower(profile, model.label, also_drafts=True):
+    if not widths or in_process(profile) or _clearly_slower(profile, model.label, also_drafts=True):
         return []
     contexts = contexts_of(profile, min(candidate.context for candidate in own))[:1]
-    seconds = 4 * (VERIFY_REPEATS + 1) * sum(_Estimate(profile).step(model.label, width) for width in widths)
+    seconds = 4 * (VERIFY_REPEATS + 1) * sum(Estimate(profile).step(model.label, width) for width in widths)
     return [
         Request(
             action="verify",
@@ -401,19 +401,19 @@ def plain_step_seconds(profile: Profile, model: str) -> float | None:
     return median(seconds) if seconds else None
 
 
-def _plain_block(profile: Profile, settings: Sequence[Setting], repeats: int, first_repeat: int = 0) -> Request:
-    estimate = _Estimate(profile)
+def plain_block(profile: Profile, settings: Sequence[Setting], repeats: int, first_repeat: int = 0) -> Request:
+    estimate = Estimate(profile)
     return Request(
         action="runs",
         settings=tuple(settings),
-        workloads=_workloads(profile),
+        workloads=workload_names(profile),
         repeats=repeats,
         first_repeat=first_repeat,
         expected_seconds=sum(estimate.plain_pass(setting.target) for setting in settings) * repeats,
     )
 
 
-def _ceiling(profile: Profile, candidate: Candidate) -> float | None:
+def ceiling_of(profile: Profile, candidate: Candidate) -> float | None:
     """tokens/s at perfect acceptance, from pass times alone; None where they were not measured."""
     from .fit import ceiling_at_perfect_acceptance
 
@@ -423,7 +423,7 @@ def _ceiling(profile: Profile, candidate: Candidate) -> float | None:
         return None
 
 
-def _reason(ceiling: float, best: PlainSpeed) -> str:
+def below_plain(ceiling: float, best: PlainSpeed) -> str:
     return (
         f"at perfect acceptance at most {ceiling:.1f} tokens/s, below plain {best.target} at "
         f"{best.tokens_per_second:.1f} tokens/s on its slowest workload"
@@ -442,12 +442,12 @@ def _model_requests(profile: Profile, candidate: Candidate) -> list[Request]:
     """Overhead from rounds at three lengths, acceptance from real rounds at one of them over all prompts; where acceptance
     was replayed those rounds only check it."""
     lengths = spread(candidate.draft_tokens, ROUND_LENGTHS)
-    wanted = CHECK_LENGTH if _is_replayed(profile, candidate) else MODEL_TRACE_LENGTH
+    wanted = CHECK_LENGTH if is_replayed(profile, candidate) else MODEL_TRACE_LENGTH
     trace_length = min(lengths, key=lambda length: abs(length - wanted))
     timed = round_requests(profile, candidate, lengths)
-    if _is_random(profile, candidate):
+    if is_random(profile, candidate):
         return timed
-    return [*timed, _trace_of(profile, candidate, trace_length, _workloads(profile))]
+    return [*timed, trace_of(profile, candidate, trace_length, workload_names(profile))]
 
 
 def match_requests(profile: Profile) -> tuple[Request, ...]:
@@ -457,42 +457,42 @@ def match_requests(profile: Profile) -> tuple[Request, ...]:
         Request(
             action="matches",
             settings=(candidate.setting(min(candidate.draft_tokens)),),
-            workloads=_workloads(profile),
+            workloads=workload_names(profile),
             repeats=1,
-            expected_seconds=_Estimate(profile).replay(candidate),
+            expected_seconds=Estimate(profile).replay(candidate),
         )
         for candidate in profile.candidates
-        if _is_replayed(profile, candidate)
+        if is_replayed(profile, candidate)
     )
 
 
 def _ngram_requests(profile: Profile, candidate: Candidate) -> list[Request]:
     """Overhead from real rounds where the drafter offers most; none where the text is noise."""
-    if _is_random(profile, candidate):
+    if is_random(profile, candidate):
         return []
     lengths = spread(candidate.draft_tokens, NGRAM_TRACE_LENGTHS)
-    copying = _workloads(profile, "copying") or _workloads(profile)
-    return [_trace_of(profile, candidate, length, copying) for length in lengths]
+    copying = workload_names(profile, "copying") or workload_names(profile)
+    return [trace_of(profile, candidate, length, copying) for length in lengths]
 
 
-def _trace_of(profile: Profile, candidate: Candidate, length: int, workloads: tuple[str, ...]) -> Request:
+def trace_of(profile: Profile, candidate: Candidate, length: int, workloads: tuple[str, ...]) -> Request:
     return Request(
         action="trace",
         settings=(candidate.setting(length),),
         workloads=workloads,
         repeats=1,
-        expected_seconds=_Estimate(profile).speculative_pass(candidate, length, workloads),
+        expected_seconds=Estimate(profile).speculative_pass(candidate, length, workloads),
     )
 
 
-def _workloads(profile: Profile, workload_class: str = "") -> tuple[str, ...]:
+def workload_names(profile: Profile, workload_class: str = "") -> tuple[str, ...]:
     """Names of the workloads (of one class), in the order of the prompts."""
     prompts = [prompt for prompt in profile.prompts if not workload_class or prompt.workload_class == workload_class]
     return tuple(dict.fromkeys(prompt.workload for prompt in prompts))
 
 
 @dataclass(frozen=True)
-class _Estimate:
+class Estimate:
     """Rough seconds of a request, for the time left; from measured steps where there are any."""
 
     profile: Profile

@@ -104,6 +104,7 @@ def recommend(
                 for sentence in _tie_reason(calibrated, contest, (workload,))
             ),
             *(mix_prefix(profile.workload_shares) + one for one in _tie_reason(calibrated, mix, workloads)),
+            *(f"{name}, not measured in the time given: {missing}" for name, missing in profile.unmeasured.items()),
         ),
         command=command if isinstance(command, str) else command(mix.chosen),
         what_if=explored,

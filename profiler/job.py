@@ -54,6 +54,10 @@ class Options:
     context: int = 0
     """Tokens reserved for each stream; 0: as usual."""
     own: OwnChoice = OwnChoice()
+    memory_bytes: float = 0.0
+    """What models may take; 0: nothing is left out."""
+    budget_seconds: float = 0.0
+    """What profiling may take; 0: as long as it needs."""
 
 
 @dataclass(frozen=True)

@@ -527,6 +527,10 @@ class Profile(Record, kw_only=True):
     measurements: tuple[Measurement, ...] = ()
     dropped: dict[str, str] = {}
     """Candidates that were not measured further, "target x drafter" -> the reason with its numbers."""
+    unmeasured: dict[str, str] = {}
+    """Candidates that could still win when the time was used up, -> what would settle it. Empty where no budget was set."""
+    budget_seconds: float = 0.0
+    """What profiling was allowed to take; 0: as long as it needs."""
     warnings: tuple[str, ...] = ()
     profile_seconds: float = 0.0
     """Wall time of profiling, server starts included, making quantizations not."""

@@ -5,6 +5,7 @@ the same models, prompts and machine takes up from there.
 """
 
 import contextlib
+import math
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -46,11 +47,16 @@ class Progress:
 OnProgress = Callable[[Progress], None]
 
 
+class OutOfTime(Exception):
+    """The time of a session was used up while something was measured; what was not finished is left out."""
+
+
 class Session:
     """Takes measurements with `engine` into the profile at `path`; `prompts` are those of the profile, with text.
 
     `clock` (seconds) is the engine's own where it is simulated, else time.monotonic. Time of earlier sessions of the
-    same profile counts: `profile_seconds` and every `at_seconds` go on from there.
+    same profile counts: `profile_seconds` and every `at_seconds` go on from there. `budget_seconds`, if any, is for all
+    sessions of the profile together; planning between measurements and starts of the engine count.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Session:
         prompts: Sequence[PromptText],
         on_progress: OnProgress = lambda progress: None,
         clock: Clock | None = None,
+        budget_seconds: float = 0.0,
     ):
         self._engine = engine
         self._profile = profile
@@ -72,6 +79,7 @@ class Session:
         self._began = self._opened - profile.profile_seconds
         self._ours = record_digest(profile)
         self._written = False
+        self._budget_seconds = budget_seconds
         self.kept_aside: Path | None = None
         """Where the profile went that lay at `path` before, if it was another one."""
 
@@ -79,10 +87,16 @@ class Session:
     def profile(self) -> Profile:
         return self._profile
 
+    @property
+    def seconds_left(self) -> float:
+        """Of the budget; without end where there is none."""
+        return self._budget_seconds - self._elapsed() if self._budget_seconds else math.inf
+
     def perform(self, requests: Sequence[Request]) -> Profile:
         """Take those of `requests` that are not done yet; the profile is on disk after each.
 
-        Raises EngineFailed and WorkFailed; then, and on KeyboardInterrupt, what was finished stays on disk.
+        Raises EngineFailed and WorkFailed, and OutOfTime where the budget ends first; then, and on KeyboardInterrupt, what was
+        finished stays on disk.
         """
         todo = self._missing(requests)
         if todo:
@@ -98,11 +112,23 @@ class Session:
             self._on_progress(Progress(len(todo), len(todo), None, self._clock() - self._opened, 0.0))
         return self._profile
 
-    def finish(self, dropped: Mapping[str, str] | None = None, warnings: Sequence[str] = ()) -> Profile:
-        """Mark the profile complete, with what was dropped and warned of, and write it."""
-        dropped = {**self._profile.dropped, **(dropped or {})}
-        warnings = tuple(dict.fromkeys((*self._profile.warnings, *warnings)))
-        self._update(dropped=dropped, warnings=warnings, complete=True)
+    def finish(
+        self,
+        dropped: Mapping[str, str] | None = None,
+        warnings: Sequence[str] = (),
+        unmeasured: Mapping[str, str] | None = None,
+    ) -> Profile:
+        """Mark the profile complete, with what was dropped and warned of and what there was no time for, and write it.
+
+        `dropped` None: as it is.
+        """
+        self._update(
+            dropped=self._profile.dropped if dropped is None else dict(dropped),
+            unmeasured=dict(unmeasured or {}),
+            budget_seconds=self._budget_seconds,
+            warnings=tuple(dict.fromkeys((*self._profile.warnings, *warnings))),
+            complete=True,
+        )
         return self._profile
 
     def _missing(self, requests: Sequence[Request]) -> list[Request]:
@@ -113,7 +139,7 @@ class Session:
 
     def _measured(self, request: Request) -> Measurement:
         try:
-            return execute(self._engine, request, self._profile, self._prompts, self._elapsed)
+            return execute(self._engine, request, self._profile, self._prompts, self._in_time)
         except BaseException:
             with contextlib.suppress(WorkFailed):
                 self._save()  # the time was spent, whatever came of it
@@ -121,6 +147,12 @@ class Session:
 
     def _elapsed(self) -> float:
         return self._clock() - self._began
+
+    def _in_time(self) -> float:
+        """Elapsed seconds, as a measurement asks for them before each of its parts. Raises OutOfTime."""
+        if self.seconds_left < 0:
+            raise OutOfTime
+        return self._elapsed()
 
     def _update(self, **changes: object) -> None:
         self._profile = replace(self._profile, **{"complete": False, **changes})
@@ -178,9 +210,10 @@ def _link_or_rename(path: str, aside: Path) -> None:
         os.replace(path, aside)
 
 
-def open_profile(path: str | os.PathLike[str], blank: Profile) -> Profile:
-    """The profile to go on with: the incomplete one at `path` if it is of the same machine, models, prompts, sampling
-    and candidates, else `blank`. Nothing is written; a session keeps a copy of another profile that it replaces.
+def open_profile(path: str | os.PathLike[str], blank: Profile, budget_seconds: float = 0.0) -> Profile:
+    """The profile to go on with: the incomplete one at `path`, or one that ended with a smaller budget than `budget_seconds`
+    (0: none), if it is of the same machine, models, prompts, sampling and candidates, else `blank`. Nothing is written; a
+    session keeps a copy of another profile that it replaces.
 
     Raises InputError where something lies at `path` that is no profile of specgauge.
     """
@@ -193,5 +226,7 @@ def open_profile(path: str | os.PathLike[str], blank: Profile) -> Profile:
         found = read_record(path, Profile)
     except InputError:  # of another version: not to be resumed, but ours to replace
         return blank
-    resumable = not found.complete and all(getattr(found, name) == getattr(blank, name) for name in SAME)
+    cut_short = 0 < found.budget_seconds < (budget_seconds or math.inf)
+    same = all(getattr(found, name) == getattr(blank, name) for name in SAME)
+    resumable = same and (cut_short or not found.complete)
     return found if resumable else blank

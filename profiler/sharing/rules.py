@@ -138,7 +138,7 @@ PAIR: dict[str, Rule] = {"target": _model, "drafter": _drafter, "draft": _model,
 RULES: dict[type[records.Record], dict[str, Rule]] = {
     records.Profile: {
         "kind": _word(frozenset({"specgauge-profile"}), "specgauge-profile"),
-        **dict.fromkeys(("schema_version", "profile_seconds", "complete"), number),
+        **dict.fromkeys(("schema_version", "profile_seconds", "complete", "budget_seconds"), number),
         "created": _time,
         "tool_version": _version,
         **dict.fromkeys(
@@ -146,7 +146,7 @@ RULES: dict[type[records.Record], dict[str, Rule]] = {
             nested,
         ),
         "sentinel_model": _model,
-        "dropped": _dropped,
+        **dict.fromkeys(("dropped", "unmeasured"), _dropped),
         "warnings": _left_out("warnings", ()),
         "workload_shares": _shares,
         "prompt_texts": _left_out("texts of prompts", ()),
