@@ -15,33 +15,24 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import App, CycloptsError, Parameter
 
 from . import __version__
-from .loop import (
-    CALIBRATION,
-    PARITY,
-    PROFILE,
-    RECOMMENDATION,
-    REPORT,
-    VALIDATION,
+from .loop.documents import CALIBRATION, PARITY, PROFILE, RECOMMENDATION, REPORT, VALIDATION
+from .loop.examined import diagnosed_in, examined
+from .loop.forecast import calibrated_to, recommended_to
+from .loop.imported import imported_to
+from .loop.jobs import closing, opened_job
+from .loop.measured import measured_profile
+from .loop.parity import parity_to
+from .loop.reported import reported_to
+from .loop.stamp import stamped
+from .loop.stored import (
     calibrated_beside,
-    calibrated_to,
-    closing,
-    diagnosed_in,
-    examined,
-    imported_to,
-    measured_profile,
-    missed_tolerance,
-    opened_job,
-    parity_to,
-    recommended_to,
-    reported_to,
     runnable,
-    stamped,
     stored_calibration,
     stored_profile,
     stored_recommendation,
     stored_validation,
-    validated_to,
 )
+from .loop.validated import missed_tolerance, validated_to
 from .options import (
     EPILOGUES,
     MOST_DRAFT_TOKENS,
@@ -68,7 +59,7 @@ from .profiler.errors import InputError, WorkFailed
 if TYPE_CHECKING:
     from .calibrate.importers.base import Imported
     from .calibrate.records import Recommendation, Validation
-    from .loop import Examined
+    from .loop.examined import Examined
     from .profiler.records import Profile
 
 MOST_IN_FULL = 4

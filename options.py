@@ -170,7 +170,8 @@ class Limits:
         str | None, Parameter(help="Memory for models, such as 24GB: what does not fit is left out, and never loaded.")
     ] = None
     budget: Annotated[
-        str | None, Parameter(help="Time for profiling, such as 5m: what decides is measured first, and the rest is named.")
+        str | None,
+        Parameter(help="Time for profiling, such as 5m: what decides is measured first, and the rest is named."),
     ] = None
 
     @property
@@ -365,7 +366,9 @@ def parse_time(option: str, text: str) -> float:
     found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,6})?)\s*([smh])", text.strip(), re.ASCII)
     seconds = float(found[1]) * TIMES[found[2]] if found else 0.0
     if not 0 < seconds <= MOST_BUDGET_SECONDS:
-        raise InputError(f"{option} {text[:40]}: give a time above 0 with its unit, such as 90s, 5m or 1h; a week at most")
+        raise InputError(
+            f"{option} {text[:40]}: give a time above 0 with its unit, such as 90s, 5m or 1h; a week at most"
+        )
     return seconds
 
 
