@@ -52,9 +52,7 @@ def examples(*lines: str, note: str = "") -> str:
 EPILOGUES = {
     "run": examples(
         "run",
-        "run target.gguf --draft draft.gguf --llama-server PATH -- -ngl 99 -fa on",
-        "run q4.gguf q8.gguf --draft draft.gguf --memory 24GB",
-        "run target.gguf --draft draft.gguf --budget 5m",
+        "run q4.gguf q8.gguf --draft draft.gguf --memory 24GB --budget 5m --llama-server PATH -- -ngl 99 -fa on",
         "run FOLDER --engine transformers --draft-quant int8,int4",
         note=PASSED_ON,
     ),
