@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Every check of the project, after set-up; prints the seconds of each and goes on after a failure, to show them all.
 # Arguments go to pytest: tools/test.sh tests/model -k survival
+# Drawn examples are the same in every run and have no deadline; --hypothesis-profile=default draws others.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -18,7 +19,7 @@ check() { # check NAME COMMAND...
 check ruff .venv/bin/ruff check --output-format concise .
 check floors env PYTHONPATH=typings .venv/bin/lint-imports
 check pyright .venv/bin/pyright --pythonpath .venv/bin/python
-check pytest .venv/bin/python -m pytest -q --durations=5 "$@"
+check pytest .venv/bin/python -m pytest -q --durations=5 --hypothesis-profile=ci "$@"
 
 if [ ${#failed[@]} -gt 0 ]; then
     echo "test: FAILED: ${failed[*]} ($SECONDS s)"
