@@ -50,9 +50,13 @@ from .plan import (
 
 SPARSE_WIDTHS = (1, 2, 4, 8, 9, 17)
 """Both sides of the kernel switch after 8, and one width beyond that after 16."""
+PROMPT_WIDTHS = (1, 4, 9)
+"""Of passes with one row of output, where verification passes are timed apart: for what the context adds."""
 FIRST_CONTEXT = 128
 """Of the first plain steps, before prompts are known to the engine."""
-STEP_REPEATS = 3
+STEP_REPEATS = 2
+SMALL_SHARE = 0.05
+"""Of the time left: what the plain step of another target may take before the baseline."""
 SAFETY = 1.3
 """What a request may take over what is forecast of it, and still end in time."""
 REPLICATES = 150
@@ -75,6 +79,8 @@ def next_within(profile: Profile, seconds: float) -> Within:
     baseline, optional = _baseline(profile)
     if baseline:
         return _first_of(profile, baseline, optional, takes, seconds)
+    if not _decoded_plainly(profile):  # refused by the engine
+        return Within()
     contest = _contest(profile)
     waiting = {name: left for name, needs in contest.needs.items() if (left := _not_done(profile, needs))}
     for plain in (False, True):  # further plain passes last: they are long, and narrow all forecasts of a target alike
@@ -105,7 +111,8 @@ class Takes:
 
     def seconds(self, request: Request) -> float:
         """With the margin that lets it end in time."""
-        return SAFETY * (self.pace(request.action) * request.expected_seconds + self._start())
+        new = len(_servers(request) - {server for m in self.profile.measurements for server in _servers(m.request)})
+        return SAFETY * (self.pace(request.action) * request.expected_seconds + new * self._start())
 
     def as_many_as_fit(self, requests: Iterable[Request], seconds: float) -> tuple[Request, ...]:
         """From the first on, while all of them together fit `seconds`."""
@@ -138,6 +145,15 @@ class Takes:
         return max([0.0, *(start - ASSUMED_START_SECONDS for start in starts)])
 
 
+def _servers(request: Request) -> set[tuple[object, ...]]:
+    """What an engine starts for a request, where it has not got it yet."""
+    if request.action in ("steps", "verify"):
+        return {(request.action == "verify", request.model)}
+    if request.action == "matches":
+        return set()
+    return {(s, request.forced_rates) if s.draft_tokens else (False, s.target) for s in request.settings}
+
+
 def _is_first(request: Request) -> bool:
     return request.action == "steps" and request.role == "target" and request.widths == (1,)
 
@@ -149,7 +165,7 @@ def _first_of(
     needed = sum(map(takes.seconds, baseline))
     if needed > seconds:
         return Within(least_seconds=profile.profile_seconds + needed)
-    if optional and takes.seconds(optional[0]) + needed <= seconds:
+    if optional and takes.seconds(optional[0]) <= SMALL_SHARE * (seconds - needed):
         return Within((optional[0],))
     return Within((baseline[0],))
 
@@ -157,7 +173,7 @@ def _first_of(
 def _baseline(profile: Profile) -> tuple[list[Request], list[Request]]:
     """What is left of the first target's plain step and the fastest target's plain pass; and plain steps of the others,
     before it."""
-    if any(run.replies for m in profile.measurements for run in m.runs if not run.setting.draft_tokens):
+    if _decoded_plainly(profile):
         return [], []
     sizes = {model.label: model.size_bytes for model in profile.models}
     plain = sorted(plain_settings(profile), key=lambda setting: sizes.get(setting.target, 0))
@@ -165,7 +181,12 @@ def _baseline(profile: Profile) -> tuple[list[Request], list[Request]]:
     known = {s.target: plain_step_seconds(profile, s.target) for s in plain}
     fastest = min(plain, key=lambda s: known[s.target] or math.inf)
     first = _not_done(profile, steps[:1])
-    return [*first, plain_block(profile, [fastest], FIRST_REPEATS)], [] if first else _not_done(profile, steps[1:])
+    baseline = [*first, *_not_done(profile, [plain_block(profile, [fastest], FIRST_REPEATS)])]
+    return baseline, [] if first else _not_done(profile, steps[1:])
+
+
+def _decoded_plainly(profile: Profile) -> bool:
+    return any(run.replies for m in profile.measurements for run in m.runs if not run.setting.draft_tokens)
 
 
 def _plain_step(profile: Profile, setting: Setting) -> Request:
@@ -186,13 +207,13 @@ def _steps(profile: Profile, model: str, role: str, widths: tuple[int, ...], con
 
 
 def _costs(profile: Profile, candidate: Candidate) -> Iterator[Request]:
-    """Passes of its target and draft at a few widths, and the replay, where the target has replies to replay it over."""
+    """The replay, where the target has replies to replay it over; then passes of its target and draft at a few widths."""
     own = [one for one in profile.candidates if one.target == candidate.target]
+    if _has_replies(profile, candidate.target):
+        yield from (one for one in match_requests(profile) if _is_of(one.settings[0], candidate))
     yield from _target_costs(profile, own)
     if candidate.drafter == "model":
         yield from _draft_costs(profile, candidate.draft)
-    if _has_replies(profile, candidate.target):
-        yield from (one for one in match_requests(profile) if _is_of(one.settings[0], candidate))
 
 
 def _is_of(setting: Setting, candidate: Candidate) -> bool:
@@ -202,12 +223,18 @@ def _is_of(setting: Setting, candidate: Candidate) -> bool:
 def _target_costs(profile: Profile, own: Sequence[Candidate]) -> Iterator[Request]:
     target, contexts = own[0].target, contexts_of(profile, min(candidate.context for candidate in own))
     longest = max(length for candidate in own for length in (0, *candidate.draft_tokens))
-    widths = tuple(width for width in SPARSE_WIDTHS if width <= longest + 1) or (1,)
-    if len(widths) < 3:
-        widths = tuple(sorted({*widths, 2, longest + 1}))
-    yield _steps(profile, target, "target", widths, contexts)
+    widths = tuple(sorted({2, *(width for width in SPARSE_WIDTHS if width <= longest + 1), longest + 1}))
+    apart = not in_process(profile) and not _cannot_verify(profile, target)
+    wanted = tuple(width for width in PROMPT_WIDTHS if width <= longest + 1) if apart and longest > 2 else widths
+    yield _steps(profile, target, "target", wanted, contexts)
     if not in_process(profile):
         yield _verify(profile, target, widths[1:], contexts[0])
+
+
+def _cannot_verify(profile: Profile, target: str) -> bool:
+    return any(
+        m.unsupported and m.request.action == "verify" and m.request.model == target for m in profile.measurements
+    )
 
 
 def _verify(profile: Profile, target: str, widths: tuple[int, ...], context: int) -> Request:
@@ -362,7 +389,7 @@ def _needs(profile: Profile, candidate: Candidate, arm: _Arm | None) -> Iterator
     widths = tuple(length + 1 for length in best if length + 1 not in SPARSE_WIDTHS)
     contexts = contexts_of(profile, candidate.context)
     for width in widths:
-        if in_process(profile):
+        if in_process(profile) or _cannot_verify(profile, candidate.target):
             yield _steps(profile, candidate.target, "target", (width,), contexts)
         else:
             yield _verify(profile, candidate.target, (width,), contexts[0])
@@ -385,20 +412,25 @@ def _described(needs: Sequence[Request], takes: Takes) -> str:
     telling: dict[str, Callable[[Request], str]] = {
         "trace": lambda request: ", ".join(request.workloads),
         "rounds": lambda request: f"{request.settings[0].draft_tokens}",
-        "verify": lambda request: ", ".join(map(str, request.widths)),
         "steps": lambda request: ", ".join(map(str, request.widths)),
         "runs": lambda request: f"{request.first_repeat + 1}",
         "matches": lambda request: "",
     }
     for request in needs:
-        words.setdefault(request.action, []).append(telling[request.action](request))
+        kind = "steps" if request.action == "verify" else request.action
+        words.setdefault(kind, []).append(telling[kind](request))
     named = {
         "trace": "replies with it on {}",
         "rounds": "rounds at {} draft tokens",
-        "verify": "passes over {} tokens",
         "steps": "passes over {} tokens",
         "runs": "plain passes, number {}",
         "matches": "its replay",
     }
-    told = "; ".join(named[action].format(", ".join(dict.fromkeys(parts))) for action, parts in words.items())
+    told = "; ".join(named[kind].format(_listed(parts)) for kind, parts in words.items())
     return f"{told}: about {math.ceil(sum(map(takes.seconds, needs)))} s"
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """Each once; numbers in order."""
+    each = dict.fromkeys(one for part in parts for one in part.split(", "))
+    return ", ".join(sorted(each, key=int) if all(one.isdecimal() for one in each) else each)
