@@ -11,6 +11,12 @@ _UNPRINTABLE = re.compile(
 """Control and direction marks, what has no width, tags, and marks piled on one letter until they cover the lines above."""
 
 
+def printable(text: str) -> str:
+    """`text` whole, on one line, with what would steer a terminal shown as its escape: control characters, line ends, marks
+    that turn the direction of writing. A command with such a path in it can be read, and no longer be run as it stands."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
 def plain(text: str, limit: int = 60) -> str:
     """`text` as one printable line of at most `limit` characters: control, direction and invisible marks shown as
     such, the middle cut."""

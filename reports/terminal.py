@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from ..calibrate.records import Interval, Recommendation, Validation
 from ..profiler.records import Profile
-from .numbers import duration, percent, plain, short, with_bounds
+from .numbers import duration, percent, plain, printable, short, with_bounds
 from .verdict import (
     WorkloadVerdict,
     bandwidth_text,
@@ -66,7 +66,7 @@ def print_verdict(
 def _print_command(console: "Console", scope: str, command: str) -> None:
     """Whole, on a line of its own, to copy."""
     print_line(console, f"Command{scope}:", style="bold")
-    console.print(command, markup=False, highlight=False, soft_wrap=True)
+    console.print(printable(command), markup=False, highlight=False, soft_wrap=True)
 
 
 class Progress:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from specgauge.calibrate.records import Interval
+from specgauge.calibrate.records import EngineCommand, Interval
 from specgauge.reports.commands import chosen_setting
 from specgauge.reports.engine_commands import every_command
 from specgauge.reports.terminal import Progress, print_verdict
@@ -44,6 +44,15 @@ def test_each_workload_with_a_choice_of_its_own_has_its_command(demo: Sample):
     own = [command for command in commands if command.workload and command.measured]
     assert own and all(f"Command for {one.workload} alone:\n{one.text}\n" in text for one in own)
     assert text.rstrip().endswith(demo.recommendation.command)
+
+
+def test_a_path_in_a_command_cannot_steer_the_terminal(demo: Sample):
+    hostile = "llama-server -m '/models/\x1b]0;owned\x07\x1b[2J\u202egpj\r\n.gguf' -c 2048"
+    command = EngineCommand(workload="ordinary", engine="llama.cpp", text=hostile, measured=True)
+    changed = msgspec.structs.replace(demo.recommendation, command=hostile, commands=(command,))
+    text = printed(replace(demo, recommendation=changed))
+    assert all(c.isprintable() or c == "\n" for c in text)
+    assert text.count("/models/\\x1b]0;owned\\x07\\x1b[2J\\u202egpj\\r\\n.gguf") == 2
 
 
 def test_speeds_have_unit_and_interval_and_a_speed_up_its_baseline(demo: Sample):
