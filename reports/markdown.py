@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from ..calibrate.records import EngineCommand
-from .numbers import plain
+from .numbers import plain, printable
 from .page import Card, Page
 from .panels import Section, Table
 from .verdict import VERDICT_WORDS
@@ -56,8 +56,9 @@ def _card(card: Card) -> str:
 
 def _commands(commands: Sequence[EngineCommand]) -> Iterable[str]:
     for command in commands:
-        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", command.text)), default=0))
-        yield f"{text(command.engine)}: {' '.join(map(text, command.notes))}\n\n{fence}\n{command.text}\n{fence}"
+        line = printable(command.text)
+        fence = "`" * max(3, 1 + max((len(run) for run in re.findall("`+", line)), default=0))
+        yield f"{text(command.engine)}: {' '.join(map(text, command.notes))}\n\n{fence}\n{line}\n{fence}"
 
 
 def _section(section: Section) -> str:
