@@ -198,7 +198,15 @@ def test_an_engine_that_can_do_nothing_ends_it_too():
     assert budget.next_within(profile, 1e6).requests == ()
 
 
-@pytest.mark.parametrize("name", ["no-rollback", "in-process", "loses-at-90", "kernel-switch"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "no-rollback",
+        pytest.param("in-process", marks=pytest.mark.slow),
+        "loses-at-90",
+        pytest.param("kernel-switch", marks=pytest.mark.slow),
+    ],
+)
 def test_every_kind_of_engine_is_answered_in_time(name: str):
     limit = 400.0
     profile = measured(name, 1, limit)
@@ -211,6 +219,7 @@ def test_every_kind_of_engine_is_answered_in_time(name: str):
     assert any(calibrated.speeds(c.setting(max(c.draft_tokens)), "copying")[0] > 0 for c in drafting)
 
 
+@pytest.mark.slow
 def test_the_engine_is_not_asked_to_load_what_was_not_planned():
     """Two sessions over one engine give the same requests: the plan is a function of the evidence."""
     one, two = (measured("interior-tie", 1, 250.0) for _ in range(2))
